@@ -24,7 +24,7 @@ import onnx
 
 from holdfast.core.sources import versions
 from holdfast.data.open import open_dataset
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.engine.store import to_json
 from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
@@ -105,7 +105,7 @@ def plan_of(name: str, task: Task, images: int | None, runs: Path, jobs: int) ->
     where = str(shared() / task.data) if real else task.data
     data = open_dataset(where, task=model.card.task, images=images)
     spare = open_dataset(task.spare, task=model.card.task) if task.spare else None
-    return NoisePlan(EvaluationPlan(model, data, runs=runs, jobs=jobs), spare=spare)
+    return NoisePlan(EvaluationPlan(model, data, runs=runs, jobs=jobs), calibration_data=spare)
 
 
 def main() -> None:

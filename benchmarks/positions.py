@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from holdfast.core.frame import place
 from holdfast.core.model import Network as File
+from holdfast.core.pipeline import place
 from holdfast.core.types import Floats
 from holdfast.data.open import open_dataset
 from holdfast.graph.inspect import read_proto

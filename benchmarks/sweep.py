@@ -34,8 +34,7 @@ from holdfast.core.registry import lookup
 from holdfast.core.sources import versions
 from holdfast.data.open import open_dataset
 from holdfast.engine.executor import cores
-from holdfast.engine.pipelines import input_stages
-from holdfast.engine.preprocess import distinct_tensors
+from holdfast.engine.pipelines import distinct_tensors, input_stages
 from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import CLEAN, SweepPlan, Variant, sweep

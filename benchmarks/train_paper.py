@@ -31,7 +31,7 @@ from holdfast.core.fingerprint import of_file
 from holdfast.core.model import Model
 from holdfast.core.registry import names
 from holdfast.data.open import open_dataset
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.noise.suite import spread
 from holdfast.report.tables import Cell, Table, to_csv, to_markdown, to_text
 from holdfast.train import tables

@@ -21,6 +21,10 @@ def test_a_contest_is_made_entered_and_ranked(contest, tmp_path, capfd):
     (images,) = {path.parent for path in (tmp_path / "mine").rglob("1.png")}
     archive = hf.contest.pack(images, team="us", out=tmp_path, contest=contest.folder)
     assert hf.contest.validate(archive, contest.folder).problems == ()
+    trial = hf.contest.score(archive, contest.folder, dry_run=True, json=tmp_path / "trial.json")
+    assert trial.team == "us"
+    assert "us" in (tmp_path / "trial.json").read_text()
+    assert hf.contest.board(contest.folder).standings == ()
     score = hf.contest.score(archive, contest.folder)
     assert hf.contest.board(contest.folder).standings[0].best.team == score.team == "us"
     assert hf.contest.show(archive, contest.folder, out=tmp_path / "e.html").is_file()

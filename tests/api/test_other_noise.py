@@ -2,13 +2,12 @@
 
 import csv
 import json
-import sys
-import types
 from pathlib import Path
 
 import pytest
 
 import holdfast as hf
+from helpers.frames import assert_is_frame
 from helpers.language import lambada, language_model, piqa
 from helpers.speech import write_autoregressive, write_clips, write_parallel
 from holdfast.core.errors import DataError, InputError
@@ -73,7 +72,7 @@ def test_a_speech_suite_is_what_the_command_line_gives(suites, holdfast):
 
 
 @pytest.mark.parametrize("task", ["language", "speech"])
-def test_the_result_behaves_like_the_others(suites, task, tmp_path, monkeypatch):
+def test_the_result_behaves_like_the_others(suites, task, tmp_path):
     suite = suites[task]
     assert repr(suite).startswith(f"<{type(suite).__name__} ")
     assert len(repr(suite)) < 200
@@ -82,8 +81,7 @@ def test_the_result_behaves_like_the_others(suites, task, tmp_path, monkeypatch)
     assert page.read_text().count("<audio") == (10 if task == "speech" else 0)
     assert json.loads(values.read_text()) == suite.to_dict()
     assert len(list(csv.DictReader(rows.read_text().splitlines()))) == len(suite._rows())
-    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=list))
-    assert suite.to_pandas() == suite._rows()
+    assert_is_frame(suite.to_pandas(), suite._rows())
     again = hf.open_run(suite.folder)
     assert (again.models, again.folder) == (suite.models, suite.folder)
     assert hf.compare(suite, again).same

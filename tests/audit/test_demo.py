@@ -12,7 +12,7 @@ from holdfast.audit.options import DemoOptions
 def test_both_tables_are_on_the_page(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(cli, "SPEECH", ("fast-speech", "clips"))
     pytest.importorskip("tokenizers")
-    section = cli.beyond_section(DemoOptions(runs=tmp_path, jobs=1, questions=2, clips=2))
+    section = cli.other_models_section(DemoOptions(runs=tmp_path, jobs=1, questions=2, clips=2))
     language, speech = section.figures
     assert "road-winogrande" in language.body
     assert "fast-speech" in speech.body

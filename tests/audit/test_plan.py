@@ -77,7 +77,7 @@ def test_a_number_is_chosen_once(tmp_path):
     assert (tmp_path / "plan.json").read_text().split() == ["{", '"noise":', "17,", '"attack":', "1", "}"]
 
 
-def test_a_kept_number_is_held_to_what_can_be(tmp_path):
-    clock = Clock(AuditSettings(), tmp_path / "plan.json", kept={"evaluate": 0, "attack": 10**9})
+def test_a_planned_number_is_limited_to_what_is_possible(tmp_path):
+    clock = Clock(AuditSettings(), tmp_path / "plan.json", planned={"evaluate": 0, "attack": 10**9})
     assert clock.number("evaluate", None, 5.0, 2, 6) == 2
     assert clock.number("attack", None, 5.0, 1, 6) == 6

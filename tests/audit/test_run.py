@@ -17,7 +17,7 @@ from holdfast.audit import matrix as matrix_module
 from holdfast.audit import run as audit_run
 from holdfast.audit.cli import audit_plan
 from holdfast.audit.options import AuditOptions
-from holdfast.audit.plan import SCHEDULE, Clock
+from holdfast.audit.plan import CONTINUE, SCHEDULE, Clock
 from holdfast.audit.result import NO_THREAT, PROGRESS, TRAINED, open_audit
 from holdfast.audit.run import _square_count, audit
 from holdfast.audit.state import AuditState
@@ -188,6 +188,10 @@ def ended_after(monkeypatch, module, counts):
 
 
 def same_again(plan, found):
+    """Run it again as if it had been killed at its very end."""
+    planned = json.loads((plan.folder / SCHEDULE).read_text())
+    planned.pop(CONTINUE, None)
+    (plan.folder / SCHEDULE).write_text(json.dumps(planned))
     again = audit(plan).result
     for name in ("clean", "noises", "combined", "attacks", "proofs", "matrix", "rechecks"):
         assert getattr(again, name) == getattr(found, name), name
@@ -217,6 +221,24 @@ def test_an_attack_stops_at_its_share_with_the_images_and_budgets_finished_by_th
     assert found.parts[-1].skipped == left
     again = same_again(plan, found).parts[-1]
     assert (again.images, again.skipped) == (2, left)
+
+
+def test_the_same_command_continues_an_audit_that_reached_its_budget(blobs, monkeypatch):
+    plan = wanted(blobs, budget="1h", only=("attack", "squares"), pixels=(5, 20), places=20)
+    with monkeypatch.context() as late:
+        ended_after(late, measure, [2, 1])
+        ended_after(late, squares, [1])
+        first = audit(plan).result
+    assert {part.name: part.images for part in first.parts}["attack"] == 2
+    assert [(s.threat, s.images) for s in first.attacks] == [("5px", 2)]
+    second = audit(plan).result
+    assert [(s.threat, s.images) for s in second.attacks] == [("5px", 3), ("20px", 3)]
+    assert len(second.proofs) == 3
+    assert not any("time budget" in part.skipped for part in second.parts)
+    assert any("continued: the previous run" in note for note in second.notes)
+    third = audit(plan).result  # nothing is left to continue
+    assert third.attacks == second.attacks
+    assert not any("continued" in note for note in third.notes)
 
 
 def test_a_part_that_finishes_no_image_in_time_is_skipped_and_stays_so(blobs, monkeypatch):

@@ -17,7 +17,7 @@ from holdfast.contest.board import enter
 from holdfast.contest.cli import attacked_images
 from holdfast.contest.contest import open_contest
 from holdfast.contest.entry import open_entry
-from holdfast.contest.page import chosen, describe_row, image_table, lost, score_table, show_page
+from holdfast.contest.page import describe_row, image_table, lost, score_table, select_rows, show_page
 from holdfast.contest.run import ImageScore, judge, score_of
 from holdfast.report.html import write_page
 from holdfast.report.patched import amplified
@@ -50,10 +50,9 @@ def judged(folder, dark):
 @pytest.fixture(scope="module")
 def page(judged, dark):
     contest, found, made = judged
-    best, worst = chosen(made.rows, 4)
     packed = open_entry(dark, contest.rules)
-    parts = (attacked_images(contest, found, packed, rows) for rows in (best, worst))
-    return show_page(made, contest.rules, *parts, contest.classes, "holdfast contest show x.zip --contest c")
+    parts = [attacked_images(contest, found, packed, rows) for rows in select_rows(made.rows, 4)]
+    return show_page(made, contest.rules, parts, contest.classes, "holdfast contest show x.zip --contest c")
 
 
 def images_in(page, number):
@@ -117,13 +116,13 @@ def test_best_and_worst():
         row(4, 500, (2, 2), (2, 2)), row(5, 7, (2, 2), (1, 2)), row(6, 1, (0, 0), (0, 0)),
     ]  # fmt: skip
     assert [lost(r) for r in rows] == [1.0, 1.0, 0.0, 0.0, 0.25, None]
-    best, worst = chosen(rows, 4)
+    best, worst = select_rows(rows, 4)
     assert [r.number for r in best] == [2, 1]
     assert [r.number for r in worst] == [4, 3]
-    best, worst = chosen(rows, 12)  # fewer than asked for: each once, the one with nothing to lose never
+    best, worst = select_rows(rows, 12)  # fewer than asked for: each once, the one with nothing to lose never
     assert sorted(r.number for r in (*best, *worst)) == [1, 2, 3, 4, 5]
-    assert chosen(rows, 0) == ((), ())
-    assert [len(part) for part in chosen(rows, 3)] == [2, 1]
+    assert select_rows(rows, 0) == ([], [])
+    assert [len(part) for part in select_rows(rows, 3)] == [2, 1]
 
 
 def test_words_and_tables(judged):
@@ -145,7 +144,7 @@ def test_a_clipped_value_is_told(judged):
     contest, _, made = judged
     cut = dataclasses.replace(made.scenarios["mimic"], effect=0.0, effect_raw=-0.0312, stealth=1.0)
     other = dataclasses.replace(made, scenarios={**made.scenarios, "mimic": cut}, team="<b>evil</b>")
-    page = show_page(other, contest.rules, (), (), contest.classes)
+    page = show_page(other, contest.rules, ([], []), contest.classes)
     assert "S_e of the mimic model is clipped from -0.0312 to 0" in page
     assert "<b>evil" not in page
     assert "&lt;b&gt;evil" in page

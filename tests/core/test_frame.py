@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.errors import ImageError
-from holdfast.core.frame import frame_of, place
 from holdfast.core.model import Input
+from holdfast.core.pipeline import frame_of, place
 from holdfast.core.types import Size
 from holdfast.stages.resize.libraries import opencv_nearest
 

@@ -46,7 +46,7 @@ def test_a_dump_is_explained_in_terminal_json_and_page(holdfast, tiny, picture, 
     assert [cause["kind"] for cause in found["causes"]] == ["channels", "resize"]
     assert found["explained"] is True
     page = (tmp_path / "d.html").read_text()
-    assert page.count('src="data:image/png') == 3
+    assert page.count('src="data:image/png') == 2
     assert "The target feeds BGR; the model wants RGB." in page
 
 

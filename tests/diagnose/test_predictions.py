@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from holdfast.core.frame import frame_of
-from holdfast.core.pipeline import load_pipeline, pipeline_of
+from holdfast.core.pipeline import frame_of, load_pipeline, pipeline_of
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 from holdfast.diagnose.predicted import UNITS, FileDetections, as_xyxy, in_image

@@ -8,7 +8,7 @@ import pytest
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError
 from holdfast.engine.cells import CellSet, cell_key
-from holdfast.engine.housekeeping import DAY, Usage, Verification, unneeded, usage, verify
+from holdfast.engine.housekeeping import DAY, Usage, unneeded, usage, verify
 from holdfast.engine.store import FolderStore, to_json, write_atomic
 
 SETUP = f"evaluate.{fingerprint.of('setup')}"
@@ -47,9 +47,8 @@ def test_a_damaged_cell_and_a_cell_under_another_name_are_found(store):
     store.path(KEYS[0]).write_bytes(store.path(KEYS[1]).read_bytes())
     store.path(KEYS[2]).write_bytes(b"cut off")
     names = {f"{store.path(KEYS[n]).parent.name}/{KEYS[n]}.json" for n in (0, 2)}
-    found = verify(store)
-    assert found == Verification(4, found.damaged)
-    assert set(found.damaged) == names
+    cells, damaged = verify(store)
+    assert (cells, set(damaged)) == (4, names)
 
 
 def test_what_no_run_needs_is_removed_and_nothing_else(store, tmp_path):

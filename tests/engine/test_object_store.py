@@ -61,7 +61,7 @@ def test_the_first_writer_wins_and_a_damaged_cell_is_replaced(memory):
     memory.put(KEY, b"2")
     memory.flush()
     assert memory.get(KEY) == b"1"
-    obstore.put(memory._client(), NAME, b"damaged")
+    obstore.put(object_store._open(memory.address), NAME, b"damaged")
     assert memory.get(KEY) is None
     memory.put(KEY, b"3")
     memory.flush()

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from holdfast.engine import progress as shown
-from holdfast.engine.progress import progress
+from holdfast.engine import executor as shown
+from holdfast.engine.executor import progress
 
 
 @pytest.fixture(autouse=True)

@@ -153,7 +153,7 @@ def test_a_model_travels_through_the_store_by_its_content(tmp_path):
     assert copied.path != path
     assert copied.read() == b"the network"
     copied.path.unlink()
-    store.path(ray_actors._model_key(fingerprint.of_bytes(b"the network"))).unlink()
+    store.path(f"model.{fingerprint.of_bytes(b'the network')}").unlink()
     with pytest.raises(HoldfastError, match="nor in the store"):
         pickle.loads(packed)  # noqa: S301
 

@@ -53,7 +53,7 @@ def test_every_module_that_a_proof_runs_through_is_declared(tmp_path):
 
 # Modules that hand work out, read results or print them: no result depends on them.
 AROUND = (
-    "engine.execution", "engine.executor", "engine.manifest", "engine.object_store", "engine.progress",
+    "engine.execution", "engine.executor", "engine.manifest", "engine.object_store",
     "engine.ray_actors", "engine.workers", "evaluate.run", "evaluate.result", "evaluate.score", "noise.suite",
     "noise.vision", "config.completions", "config.options", "config.parser", "config.output", "report",
     "_version",
@@ -154,7 +154,7 @@ NOT_OURS = ("evaluate.cli", "attack.cli", "attack.page", "evaluate.detect_page",
 REDONE = {
     "evaluate": (
         "graph.nms",
-        "graph.heads.yolov3",
+        "graph.heads.grids",
         "graph.candidates",
         "stages.decode.libjpeg",
         "data.images",
@@ -174,7 +174,7 @@ PICTURES = {"evaluate", "attack", "squares", "contest", "patched", "train", "rew
 EVERY = set(sources.SOURCES)
 # A changed module -> the kinds of work whose cells are computed again, and no others.
 DEPENDS = {
-    "graph.heads.yolov3": PICTURES | {"verify"},
+    "graph.heads.grids": PICTURES | {"verify"},
     "graph.nms": PICTURES | {"verify"},
     "stages.decode.libjpeg": PICTURES,
     "metrics.detection": {"attack", "squares", "contest", "language", "speech"},

@@ -153,10 +153,10 @@ def test_a_run_against_itself_has_no_width(task):
 def test_what_was_computed_once_is_kept_and_gives_the_same():
     clean, after = side(scene(2)), side(scene(2, move=3.0))
     first = compare(clean, after, replicates=30)
-    assert len(clean.kept) == len(after.kept) == 1
-    kept = next(iter(clean.kept.values()))
+    assert len(clean.computed) == len(after.computed) == 1
+    computed = next(iter(clean.computed.values()))
     assert compare(clean, side(scene(2, move=3.0)), replicates=30) == first
-    assert next(iter(clean.kept.values())) is kept
+    assert next(iter(clean.computed.values())) is computed
     assert compare(clean, after, replicates=30, seed=1).interval != first.interval
 
 

@@ -13,12 +13,10 @@ from holdfast.core.pipeline import Pipeline
 from holdfast.core.types import Boxes, Detections, Size
 from holdfast.data.open import open_dataset
 from holdfast.engine.records import DetectionRecord
-from holdfast.evaluate.classes import align
-from holdfast.evaluate.output_check import output_warnings
+from holdfast.evaluate.classes import align, output_warnings
 from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.card import BUILT_IN, numbered
-from holdfast.graph.guess import write_guess
-from holdfast.graph.load import load_model
+from holdfast.graph.load import load_model, write_guess
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.evaluate.tables import class_table, counts_table, csv_table, headline
+from holdfast.evaluate.score import class_table, counts_table, csv_table, headline
 
 CLASSES = [{"class": f"c{i}", "AP": i / 20, "truth": 3, "tp": 1} for i in range(15)]
 RESULT = {

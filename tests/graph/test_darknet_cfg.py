@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.errors import ModelError
 from holdfast.core.types import Size
-from holdfast.graph.darknet.cfg import read_cfg, strides, trace
+from holdfast.graph.darknet.convert import read_cfg, strides, trace
 from holdfast.graph.darknet.layers import KINDS
 from holdfast.graph.darknet.nodes import ACTIVATE
 

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.graph.darknet.cfg import read_cfg, trace
-from holdfast.graph.darknet.convert import build, read_weights
+from holdfast.graph.darknet.convert import build, read_cfg, read_weights, trace
 from holdfast.graph.darknet.nodes import ACTIVATE
 
 ANCHORS = "10,13, 16,30, 33,23, 30,61, 62,45, 59,119, 116,90, 156,198, 373,326"

@@ -14,8 +14,7 @@ from holdfast.core.pipeline import load_pipeline, pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Size
 from holdfast.graph.card import read_card, write_card
-from holdfast.graph.darknet.cfg import read_cfg, trace
-from holdfast.graph.darknet.convert import convert, read_weights
+from holdfast.graph.darknet.convert import convert, read_cfg, read_weights, trace
 from holdfast.graph.nms import ious
 
 FILES = {"yolo-fastest-1.1": 346_062, "yolo-fastest-1.1-xl": 923_486}

@@ -6,9 +6,8 @@ from onnx import TensorProto
 
 from holdfast.core.errors import CardError
 from holdfast.graph.card import BUILT_IN, read_card
-from holdfast.graph.guess import guess, write_guess
 from holdfast.graph.inspect import inspect
-from holdfast.graph.load import check_card
+from holdfast.graph.load import check_card, guess, write_guess
 
 COCO = str(dict(enumerate(BUILT_IN["coco80"])))
 PERSON = "{0: 'person'}"

@@ -6,9 +6,8 @@ from onnx import TensorProto, helper, numpy_helper
 from holdfast.core.errors import CardError, ModelError
 from holdfast.core.types import Size
 from holdfast.graph.card import read_card
-from holdfast.graph.guess import guess, write_guess
 from holdfast.graph.inspect import inspect
-from holdfast.graph.load import check_card
+from holdfast.graph.load import check_card, guess, write_guess
 
 WHOLE = TensorProto.INT64
 CASES = {

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast.core.frame import place
 from holdfast.core.model import Input
+from holdfast.core.pipeline import place
 from holdfast.core.registry import part
 from holdfast.core.types import Size
 from holdfast.graph.load import load_model

@@ -7,16 +7,21 @@ import pytest
 from holdfast.core.errors import InputError
 from holdfast.metrics.boxes import detection_table, truth_table
 from holdfast.metrics.curves import average_precision, curve, trapezoid_area
-from holdfast.metrics.explain import LECTURE_EXAMPLE as LECTURE
-from holdfast.metrics.explain import explain, explanation_text, table
+from holdfast.metrics.explain import (
+    LECTURE_DETECTIONS,
+    LECTURE_TRUTH,
+    explain,
+    explain_lecture,
+    explanation_text,
+    lecture_text,
+    table,
+)
 from holdfast.metrics.rules import RULES
 
 
 @pytest.fixture(scope="module")
 def lecture():
-    return explain(
-        LECTURE.truth, LECTURE.detections, RULES["lecture"], images=1, class_names=("car",), iou=LECTURE.iou
-    )
+    return explain_lecture()
 
 
 def test_the_lecture_counts(lecture):
@@ -66,7 +71,7 @@ def test_the_threshold_table_has_a_row_every_hundredth(lecture):
     assert by_score[0.94].tp == 1  # 0.94 is not > 0.94
     assert by_score[0.93].tp == 2
     loose = dataclasses.replace(RULES["lecture"], score_strict=False)
-    e = explain(LECTURE.truth, LECTURE.detections, loose, images=1, class_names=("car",), iou=0.7)
+    e = explain(LECTURE_TRUTH, LECTURE_DETECTIONS, loose, images=1, class_names=("car",), iou=0.7)
     assert {r.score: r.tp for r in e.thresholds}[0.94] == 2
     assert np.isnan(by_score[1.0].precision)
 
@@ -101,34 +106,31 @@ def test_every_reason_is_told():
 
 
 def test_text(lecture):
-    text = explanation_text(
-        lecture,
-        scores=LECTURE.scores,
-        truth_names=LECTURE.truth_names,
-        detection_names=LECTURE.detection_names,
-        image_names=("scene",),
-    )
+    text = lecture_text(lecture)
     for words in (
+        "Example of the lecture: four cars, five detections",
         str(RULES["lecture"]),
         "At score > 0.9: TP 2, FP 0, FN 2; precision 2/2 = 1, recall 2/4 = 0.5",
         "At score > 0.7: TP 3, FP 2, FN 1; precision 3/5 = 0.6, recall 3/4 = 0.75",
-        "on the truck's front in scene",
+        "on the truck's front",
         "0.93 … 0.88",
         "AP 0.7273 by 11-point",
     ):
         assert words in text
-    assert "… and 3 more" in explanation_text(lecture, limit=2)
+    text = explanation_text(lecture, image_names=("scene",), limit=2)
+    assert "in scene" in text
+    assert "… and 3 more" in text
 
 
 def test_a_class_without_truth_has_no_ap():
     found = detection_table([0], [1], [0.5], xyxy=[[0, 0, 1, 1]])
     e = explain(
-        LECTURE.truth, found, RULES["voc"], images=1, class_names=("car", "bus"), iou=0.5, class_index=1
+        LECTURE_TRUTH, found, RULES["voc"], images=1, class_names=("car", "bus"), iou=0.5, class_index=1
     )
     assert np.isnan(e.ap)
     assert "AP: n/a" in explanation_text(e)
     with pytest.raises(InputError, match="class index: expected 0 to 0, got 1"):
-        explain(LECTURE.truth, found, RULES["voc"], images=1, class_names=("car",), iou=0.5, class_index=1)
+        explain(LECTURE_TRUTH, found, RULES["voc"], images=1, class_names=("car",), iou=0.5, class_index=1)
 
 
 def test_steps_as_rows_and_tables(lecture):

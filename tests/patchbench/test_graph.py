@@ -5,9 +5,8 @@ import onnx
 import pytest
 
 from holdfast.core.errors import CardError, ModelError
-from holdfast.core.frame import place
 from holdfast.core.patch import Patch, Position, apply
-from holdfast.core.pipeline import PreparedImage, load_pipeline, pipeline_of
+from holdfast.core.pipeline import PreparedImage, load_pipeline, pipeline_of, place
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model

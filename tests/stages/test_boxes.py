@@ -9,15 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core import fingerprint
-from holdfast.core.frame import frame_of
 from holdfast.core.model import Card, Head, Input
-from holdfast.core.pipeline import Pipeline
+from holdfast.core.pipeline import Pipeline, frame_of
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
 from holdfast.graph.candidates import LARGEST, apply_deltas, clamped_exp, exp_of, half_exp
-from holdfast.stages.boxes import BoxPostProcessing, no_effect
 from holdfast.stages.families import option
-from holdfast.stages.post import by_card
+from holdfast.stages.post import BoxPostProcessing, by_card, no_effect
 
 NET = Input(Size(64, 64))
 FRAME = frame_of(Size(64, 64), NET)
@@ -166,12 +164,12 @@ def test_the_appendix_by_hand():
     """One anchor with every constant at work, each number computed from the printed code."""
     anchor = np.array([[10.0, 20.0, 50.0, 100.0]])  # centre (30, 60), sides 40 × 80
     deltas = np.array([[1.0, -2.0, 3.0, 50.0]])
-    means, stds, weights = (0.1, 0.0, 0.2, 0.0), (0.1, 0.1, 0.2, 0.2), (2.0, 1.0, 4.0, 1.0)
-    # dx = (0.1 + 0.1)/2 = 0.1, dy = −0.2, dw = (0.6 + 0.2)/4 = 0.2, dh = min(10, log 62.5)
+    means, stds = (0.05, 0.0, 0.05, 0.0), (0.05, 0.1, 0.05, 0.2)
+    # dx = 0.05 + 0.05 = 0.1, dy = −0.2, dw = 0.15 + 0.05 = 0.2, dh = min(10, log 62.5)
     w, h = 40 * math.exp(0.2), 80 * 62.5
     x, y = 0.1 * 40 + 30, -0.2 * 80 + 60
     for offset in (0.0, 1.0):
-        found = apply_deltas(anchor, deltas, means, stds, offset, weights=weights)
+        found = apply_deltas(anchor, deltas, means, stds, offset)
         expected = [x - w / 2, y - h / 2, x + w / 2 - offset, y + h / 2 - offset]
         np.testing.assert_allclose(found, [expected], rtol=1e-12)
 

@@ -7,8 +7,7 @@ from holdfast.core.pipeline import load_pipeline, pipeline_of
 from holdfast.core.registry import names, part
 from holdfast.data.open import open_dataset
 from holdfast.graph.load import load_model
-from holdfast.stages.boxes import BoxPostProcessing, no_effect
-from holdfast.stages.post import by_card
+from holdfast.stages.post import BoxPostProcessing, by_card, no_effect
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import pytest
 from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, UnknownName
 from holdfast.core.pipeline import Pipeline
-from holdfast.stages.boxes import BoxPostProcessing
 from holdfast.stages.deployed import DeployedInference
 from holdfast.stages.families import (
     FAMILIES,
@@ -20,6 +19,7 @@ from holdfast.stages.families import (
     options,
     options_of,
 )
+from holdfast.stages.post import BoxPostProcessing
 
 EVERY = [o for f in FAMILIES for o in options(f)]
 # What the paper's section 3.4 lists and what the project adds to it.
@@ -129,6 +129,6 @@ def test_a_label_needs_both_parts():
 
 
 def test_the_families_are_the_papers_and_the_runtime():
-    assert [f.name for f in families()][:8] == [
-        "decode", "resize", "colour", "ceil", "upsample", "precision", "runtime", "boxes",
+    assert [f.name for f in families()][:9] == [
+        "decode", "resize", "colour", "ceil", "upsample", "precision", "runtime", "boxes", "mistakes",
     ]  # fmt: skip

@@ -6,12 +6,12 @@ from PIL import Image
 
 from helpers import models as making
 from holdfast.core.errors import CardError, ImageError, ModelError
-from holdfast.core.frame import frame_of
 from holdfast.core.model import Card, Head, Input, Model
+from holdfast.core.pipeline import frame_of
 from holdfast.core.types import Detections, LabelMap, Size
 from holdfast.stages.infer import onnxruntime
 from holdfast.stages.normalise import card as normalise
-from holdfast.stages.post import finish
+from holdfast.stages.post import BoxPostProcessing, by_card
 
 
 def picture(height=40, width=60, seed=0):
@@ -71,7 +71,7 @@ def raw_map(cells):
 
 def test_post_maps_boxes_back_and_suppresses():
     frame = frame_of(Size(128, 64), Input(Size(64, 64)))
-    found = finish(raw_map([(3, 3, 5), (3, 4, 4), (6, 6, 3)]), frame, yolo_card(score=0.5, nms_iou=0.3))
+    found = by_card(raw_map([(3, 3, 5), (3, 4, 4), (6, 6, 3)]), frame, yolo_card(score=0.5, nms_iou=0.3))
     assert isinstance(found, Detections)
     # the neighbour at (3, 4) overlaps the first by a third and goes; x is stretched by 2
     np.testing.assert_allclose(found.boxes, [[40, 20, 72, 36], [88, 44, 120, 60]], atol=1e-4)
@@ -81,11 +81,11 @@ def test_what_systems_do_differently_are_parameters():
     frame = frame_of(Size(64, 64), Input(Size(64, 64)))
     raw = raw_map([(3, 3, 5), (3, 4, 4)])  # IoU of the two boxes is exactly 1/3
     card = yolo_card(score=0.5, nms_iou=1 / 3)
-    assert len(finish(raw, frame, card, nms_strict=True)) == 2
-    assert len(finish(raw, frame, card, nms_strict=False)) == 1
-    assert len(finish(raw, frame, card, nms_plus_one=True)) == 1  # (9·17)/(2·17·17 − 9·17) > 1/3
+    assert len(by_card(raw, frame, card)) == 2
+    assert len(BoxPostProcessing(nms_inclusive=True)(raw, frame, card)) == 1
+    assert len(BoxPostProcessing(nms_plus_one=True)(raw, frame, card)) == 1  # (9·17)/(2·17·17 − 9·17) > 1/3
     raw["y"][0, 0, 3, 3] = 1.0
-    rounded = finish(raw, frame, card, rounding="floor").boxes
+    rounded = BoxPostProcessing(rounding="floor")(raw, frame, card).boxes
     assert (rounded == np.floor(rounded)).all()
 
 
@@ -93,14 +93,14 @@ def test_label_maps_come_back_in_the_images_size():
     scores = np.zeros((1, 2, 8, 8), np.float32)
     scores[0, 0, :, :4] = scores[0, 1, :, 4:] = 1.0
     card = Card("segment", Input(Size(16, 16)), Head("segmentation"), ("left", "right"))
-    found = finish({"y": scores}, frame_of(Size(40, 20), card.input), card)
+    found = by_card({"y": scores}, frame_of(Size(40, 20), card.input), card)
     assert isinstance(found, LabelMap)
     assert found.classes.shape == (20, 40)
     assert (found.classes[:, :19] == 0).all()
     assert (found.classes[:, 21:] == 1).all()
     crop = Input(Size(16, 16), policy="crop", short_side=20)
     with pytest.raises(CardError, match="does not see the whole image"):
-        finish({"y": scores}, frame_of(Size(40, 20), crop), card)
+        by_card({"y": scores}, frame_of(Size(40, 20), crop), card)
 
 
 @pytest.mark.parametrize("policy", ["stretch", "letterbox"])
@@ -108,12 +108,12 @@ def test_a_label_map_mirrored_is_the_mirrored_label_map(policy):
     card = Card("segment", Input(Size(12, 12), policy=policy), Head("segmentation"), ("a", "b", "c"))
     seen = np.random.default_rng(0).integers(0, 3, (1, 3, 3))
     frame = frame_of(Size(32, 32), card.input)
-    found, mirrored = (finish({"y": y}, frame, card).classes for y in (seen, seen[:, ::-1, ::-1]))
+    found, mirrored = (by_card({"y": y}, frame, card).classes for y in (seen, seen[:, ::-1, ::-1]))
     assert (found == mirrored[::-1, ::-1]).all()
 
 
 def test_scores_of_many_classes_give_the_highest_and_the_first_of_equals():
     card = Card("segment", Input(Size(4, 4)), Head("segmentation"), tuple("abcde"))
     scores = np.random.default_rng(0).integers(0, 4, (1, 5, 4, 4)).astype(np.float32)
-    found = finish({"y": scores}, frame_of(Size(4, 4), card.input), card).classes
+    found = by_card({"y": scores}, frame_of(Size(4, 4), card.input), card).classes
     np.testing.assert_array_equal(found, scores[0].argmax(axis=0))

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from helpers.classifiers import model_of, node, normalised_classifier  # noqa: E402
 from holdfast.core.errors import InputError  # noqa: E402
 from holdfast.train.onnx import open_trainable  # noqa: E402
-from holdfast.train.tune import adapted_weights, entropy, tent  # noqa: E402
+from holdfast.train.tune import check_adaptable, entropy, tent  # noqa: E402
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_only_scale_and_bias_of_normalisation_change(net):
     said = tent(net, batches(), 1e-2)
     assert said.shape == (48,)
     changed = {name for name, value in net.state_dict().items() if not torch.equal(value, before[name])}
-    assert changed == {"bn1.scale", "bn1.bias", "bn2.scale", "bn2.bias"} == set(adapted_weights(net))
+    assert changed == {"bn1.scale", "bn1.bias", "bn2.scale", "bn2.bias"} == set(check_adaptable(net))
     assert net.mode == "file"
     assert all(w.requires_grad for w in net.weights.values())
 
@@ -89,7 +89,7 @@ def test_layer_normalisation_can_adapt_too():
     }
     nodes = [node("Conv", "x w", "c"), node("Flatten", "c", "f"), node("LayerNormalization", "f s b", "y")]
     net = open_trainable(model_of(nodes, weights))
-    assert adapted_weights(net) == ("s", "b")
+    assert check_adaptable(net) == ("s", "b")
     assert tent(net, [torch.randn(4, 3, 8, 8)], 1e-3).shape == (4,)
 
 

@@ -184,9 +184,7 @@ def test_a_search_without_success_ends_with_its_time() -> None:
 def test_a_descent_ends_when_the_time_is_up() -> None:
     problem = posed(perceptron(), Case(*box(), row(1, 0, 0), np.array([-1e3])))
     targets = targets_of(problem.cases)
-    hunt = CounterexampleSearch(
-        problem, targets, Deadline(Budget(60.0)), time.monotonic(), np.random.default_rng(0)
-    )
+    hunt = CounterexampleSearch(problem, targets, Deadline(Budget(60.0)), time.monotonic(), 0)
     assert hunt.round(0) is None
     assert hunt.evaluated <= hunt.size
 

@@ -376,8 +376,8 @@ def last_piece_dropped(patch):
 def sign_flipped_in_the_phase(patch):
     once = sweep._ChordPass.bend
 
-    def bend(self, at, step, values):
-        once(self, at, step, -values)
+    def bend(self, step, values, off):
+        return once(self, step, -values, off)
 
     patch.setattr(sweep._ChordPass, "bend", bend)
 
@@ -385,8 +385,8 @@ def sign_flipped_in_the_phase(patch):
 def a_crossing_thought_positive(patch):
     once = sweep._ChordPass.bend
 
-    def bend(self, at, step, values):
-        once(self, at, step, np.abs(values))
+    def bend(self, step, values, off):
+        return once(self, step, np.abs(values), off)
 
     patch.setattr(sweep._ChordPass, "bend", bend)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from holdfast.api.keywords import build_options, keywords
 from holdfast.api.progress import watch
+from holdfast.config.output import write_json
 from holdfast.contest.options import (
     BoardOptions,
     ContestScoreOptions,
@@ -19,15 +20,7 @@ from holdfast.contest.options import (
 from holdfast.core.errors import InputError
 
 if TYPE_CHECKING:
-    from holdfast.api.option_types import (
-        ContestBoardKeywords,
-        ContestInitKeywords,
-        ContestPackKeywords,
-        ContestRescoreKeywords,
-        ContestScoreKeywords,
-        ContestShowKeywords,
-        ContestValidateKeywords,
-    )
+    from holdfast.api import option_types as types
     from holdfast.contest.board import Board, ScoreRecord
     from holdfast.contest.contest import Contest
     from holdfast.contest.entry import Examination
@@ -38,7 +31,7 @@ __all__ = ["board", "init", "pack", "rescore", "score", "show", "validate"]
 
 @keywords(InitOptions, "folder")
 def init(
-    folder: str | Path, *, progress: bool | None = None, **options: Unpack[ContestInitKeywords]
+    folder: str | Path, *, progress: bool | None = None, **options: Unpack[types.ContestInitKeywords]
 ) -> Contest:
     """Make a contest in a new folder: numbered images that the model recognises, truth, models and rules."""
     from holdfast.contest.baselines import enter_baselines
@@ -58,10 +51,9 @@ def validate(
     contest: str | Path,
     *,
     progress: bool | None = None,
-    **options: Unpack[ContestValidateKeywords],
+    **options: Unpack[types.ContestValidateKeywords],
 ) -> Examination:
     """Check an entry; `problems` of the result is empty if it is valid."""
-    from holdfast.config.output import write_json
     from holdfast.contest.cli import examination_dict
 
     given = build_options(ValidateOptions, options, "contest.validate", archive=archive, contest=contest)
@@ -82,7 +74,9 @@ def _examine(archive: Path, contest: Path, jobs: int, progress: bool | None) -> 
 
 
 @keywords(PackOptions, "folder")
-def pack(folder: str | Path, *, progress: bool | None = None, **options: Unpack[ContestPackKeywords]) -> Path:
+def pack(
+    folder: str | Path, *, progress: bool | None = None, **options: Unpack[types.ContestPackKeywords]
+) -> Path:
     """Write the zip to hand in from a folder of images; return its path."""
     from holdfast.contest.entry import pack as write
 
@@ -105,10 +99,9 @@ def score(
     contest: str | Path,
     *,
     progress: bool | None = None,
-    **options: Unpack[ContestScoreKeywords],
+    **options: Unpack[types.ContestScoreKeywords],
 ) -> Score:
     """Score an entry and enter it into the contest, unless `dry_run` is true."""
-    from holdfast.config.output import write_json
     from holdfast.contest.board import enter, images_csv
     from holdfast.contest.contest import open_contest
     from holdfast.contest.run import score as score_archive
@@ -129,25 +122,24 @@ def score(
 
 
 @keywords(BoardOptions, "contest")
-def board(contest: str | Path, **options: Unpack[ContestBoardKeywords]) -> Board:
+def board(contest: str | Path, **options: Unpack[types.ContestBoardKeywords]) -> Board:
     """The leaderboard: the best and the last entry of each team."""
-    from holdfast.config.output import write_json
     from holdfast.contest.board import board as read
     from holdfast.contest.page import board_page
     from holdfast.report.html import write_page
 
     given = build_options(BoardOptions, options, "contest.board", contest=contest)
-    found = read(given.contest)
+    standings = read(given.contest)
     if given.json:
-        write_json(given.json, found.to_plain())
+        write_json(given.json, standings.to_plain())
     if given.html:
-        write_page(board_page(found), given.html, "contest.html")
-    return found
+        write_page(board_page(standings), given.html, "contest.html")
+    return standings
 
 
 @keywords(RescoreOptions, "contest")
 def rescore(
-    contest: str | Path, *, progress: bool | None = None, **options: Unpack[ContestRescoreKeywords]
+    contest: str | Path, *, progress: bool | None = None, **options: Unpack[types.ContestRescoreKeywords]
 ) -> tuple[ScoreRecord | str, ...]:
     """Score again what was scored under other rules, models or code; a text says why one could not be."""
     from holdfast.contest.board import rescore as again
@@ -162,7 +154,7 @@ def show(
     contest: str | Path,
     *,
     progress: bool | None = None,
-    **options: Unpack[ContestShowKeywords],
+    **options: Unpack[types.ContestShowKeywords],
 ) -> Path:
     """Write an entry as a page of images before and after; return its path."""
     from holdfast.contest.cli import write_entry_page

@@ -44,28 +44,16 @@ def dataset(
     if limit is not None and limit < 1:
         raise InputError(f"limit: expected 1 or more, got {limit}")
     if isinstance(data, Dataset):
-        found = data
+        opened = data
     elif isinstance(data, Sample):
-        found = dataset_of_samples([data], cast(Task, data.task or task or "detect"))
+        opened = dataset_of_samples([data], cast(Task, data.task or task or "detect"))
     else:
         if not isinstance(data, Iterable):
             raise InputError(f"data: expected a dataset, a path, a name or pairs, got {type(data).__name__}")
-        found = _of_items(list(data), classes, task)
-    if task is not None and found.task != task:
-        found = _for_task(found, task)
-    return limited(found, limit)
-
-
-def as_dataset(
-    data: DataLike,
-    *,
-    task: Task,
-    images: int | None = None,
-    format: str | None = None,  # noqa: A002 (the name of the option)
-    split: str | None = None,
-) -> Dataset:
-    """The dataset of an object, a path or a name, labelled for this task."""
-    return dataset(data, limit=images, format=format, split=split, task=task)
+        opened = _of_items(list(data), classes, task)
+    if task is not None and opened.task != task:
+        opened = _for_task(opened, task)
+    return limited(opened, limit)
 
 
 def limited(data: Dataset, limit: int | None) -> Dataset:

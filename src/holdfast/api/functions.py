@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
 import numpy as np
 
 from holdfast.api import subjects
-from holdfast.api.data import DataLike, as_dataset
+from holdfast.api.data import DataLike, dataset
 from holdfast.api.keywords import build_options, keywords
 from holdfast.api.model import as_model
 from holdfast.api.other_noise import OTHER_TASKS, other_noise
@@ -23,6 +23,7 @@ from holdfast.api.progress import watch
 from holdfast.api.subjects import (
     ModelLike,
     check_files,
+    options_for_call,
     plan_for_call,
     subject_names,
     with_reading,
@@ -45,15 +46,7 @@ from holdfast.noise.options import CombineOptions, NoiseOptions
 from holdfast.verify.options import VerifyOptions
 
 if TYPE_CHECKING:
-    from holdfast.api.option_types import (
-        AttackKeywords,
-        AuditKeywords,
-        CompareKeywords,
-        DiagnoseKeywords,
-        EvaluateKeywords,
-        NoiseKeywords,
-        VerifyKeywords,
-    )
+    from holdfast.api import option_types as types
     from holdfast.attack.result import AttackResult
     from holdfast.audit.result import Audit
     from holdfast.compare.result import Comparison
@@ -72,7 +65,7 @@ def evaluate(
     data: DataLike | None = None,
     *,
     progress: bool | None = None,
-    **options: Unpack[EvaluateKeywords],
+    **options: Unpack[types.EvaluateKeywords],
 ) -> Evaluation:
     """Evaluate a model on a dataset.
 
@@ -85,12 +78,9 @@ def evaluate(
     if model is None or data is None:
         return _evaluate_files(build_options(EvaluateOptions, options, "evaluate", model="", data=""))
     loaded = as_model(model, options.pop("card", None))
-    given = with_reading(
-        build_options(EvaluateOptions, options, "evaluate", **subject_names(loaded, data)), data
-    )
+    given = options_for_call(EvaluateOptions, options, "evaluate", loaded, data)
     if given.truth or given.predictions:
         raise InputError("evaluate(): truth and predictions are two files instead of a model and data")
-    check_files(given)
     check_task(given, loaded.card.task)
     plan = plan_for_call(carry(given, EvaluationOptions), loaded, data)
     with watch(progress)("evaluate", len(plan.dataset)) as step:
@@ -134,7 +124,7 @@ def noise(
     *,
     task: Literal["pictures"] = "pictures",
     progress: bool | None = None,
-    **options: Unpack[NoiseKeywords],
+    **options: Unpack[types.NoiseKeywords],
 ) -> NoiseSuite: ...
 
 
@@ -145,7 +135,7 @@ def noise(
     *,
     task: Literal["language"],
     progress: bool | None = None,
-    **options: Unpack[NoiseKeywords],
+    **options: Unpack[types.NoiseKeywords],
 ) -> LanguageSuite: ...
 
 
@@ -156,7 +146,7 @@ def noise(
     *,
     task: Literal["speech"],
     progress: bool | None = None,
-    **options: Unpack[NoiseKeywords],
+    **options: Unpack[types.NoiseKeywords],
 ) -> SpeechSuite: ...
 
 
@@ -172,9 +162,8 @@ def noise(
     from holdfast.core.sources import versions
     from holdfast.evaluate.per_image import check_task, write_records
     from holdfast.noise.cli import plan_for, stamp
-    from holdfast.noise.vision.per_image import record_sets
     from holdfast.noise.vision.result import SUITES, NoiseSuite, suite_folder
-    from holdfast.noise.vision.run import measure, prepare
+    from holdfast.noise.vision.run import measure, prepare, record_sets
 
     began, show = time.perf_counter(), watch(progress)
     if options.get("task") in OTHER_TASKS:
@@ -195,13 +184,15 @@ def noise(
         check_task(given, one.card.task)
         single = carry(given, CombineOptions, card=None, **name)
         plan = plan_for(single, plan_for_call(carry(single, EvaluationOptions), one, data))
-        plans.append(plan if calibration is None else replace(plan, spare=calibration(one.card.task)))
-    dataset = plans[0].plan.dataset
-    found = tuple(each(plans, lambda plan: measure(prepare(plan), show)))
-    suite = NoiseSuite(dataset.name, found, versions=versions(), **stamp(command_line(given), began))
+        plans.append(
+            plan if calibration is None else replace(plan, calibration_data=calibration(one.card.task))
+        )
+    opened = plans[0].plan.dataset
+    results = tuple(each(plans, lambda plan: measure(prepare(plan), show)))
+    suite = NoiseSuite(opened.name, results, versions=versions(), **stamp(command_line(given), began))
     folder = suite_folder(suite, given.runs)
     SUITES.save(suite, folder)
-    write_records(given, record_sets(suite, given.runs), dataset)
+    write_records(given, record_sets(suite, given.runs), opened)
     return write_files(in_folder(suite, folder), given)
 
 
@@ -213,7 +204,7 @@ def diagnose(
     input: str | Path | np.ndarray[Any, Any] | None = None,  # noqa: A002 (the name of the option)
     output: str | Path | np.ndarray[Any, Any] | None = None,
     progress: bool | None = None,
-    **options: Unpack[DiagnoseKeywords],
+    **options: Unpack[types.DiagnoseKeywords],
 ) -> Diagnosis:
     """Find the stage of the deployment that loses the metric.
 
@@ -234,9 +225,7 @@ def diagnose(
             "input": subjects.array_file(input, folder / "input.npy"),
             "output": subjects.array_file(output, folder / "output.npy"),
         }
-        names = subject_names(loaded, data)
-        given = with_reading(build_options(DiagnoseOptions, options, "diagnose", **names, **dumps), data)
-        check_files(given)
+        given = options_for_call(DiagnoseOptions, options, "diagnose", loaded, data, **dumps)
         load_user_noise(given.use)
         evaluated = carry(given, EvaluationOptions)
         subject = (loaded, image) if image else plan_for_call(evaluated, loaded, data)
@@ -250,7 +239,7 @@ def attack(
     *,
     out: str | Path | None = None,
     progress: bool | None = None,
-    **options: Unpack[AttackKeywords],
+    **options: Unpack[types.AttackKeywords],
 ) -> AttackResult:
     """Attack a detector with few pixels on every image of a dataset, or on one image: `dataset[3]`.
 
@@ -268,11 +257,7 @@ def attack(
         raise InputError(
             f"attack(): {loaded.name}: expected a detector, got a model of task {loaded.card.task!r}"
         )
-    names = subject_names(loaded, data)
-    given = with_reading(
-        build_options(AttackOptions, options, "attack", out=Path(out or RUNS), **names), data
-    )
-    check_files(given)
+    given = options_for_call(AttackOptions, options, "attack", loaded, data, out=Path(out or RUNS))
     evaluated = plan_for_call(carry(given, EvaluationOptions), loaded, data, command_line(given))
     plan = attack_plan(evaluated, given, given.out, given.seed)
     check_attack(plan)
@@ -293,7 +278,7 @@ def verify(
     prop: str | Path | Property,
     *,
     progress: bool | None = None,
-    **options: Unpack[VerifyKeywords],
+    **options: Unpack[types.VerifyKeywords],
 ) -> Verdict:
     """Prove that no input of a property's set violates it, or find one that does.
 
@@ -313,11 +298,10 @@ def verify(
     file = None if isinstance(prop, Property) else Path(prop)
     given = build_options(VerifyOptions, options, "verify", net=path, prop=file)
     network = Network(path.stem, path)
-    question = (
-        replace(prop, model=network)
-        if isinstance(prop, Property)
-        else property_of(read_vnnlib(Path(prop)), network)
-    )
+    if isinstance(prop, Property):
+        question = replace(prop, model=network)
+    else:
+        question = property_of(read_vnnlib(Path(prop)), network)
     limit = int(given.memory * 1e9) if given.memory is not None else memory_bytes()
     left = began + given.timeout - time.monotonic()
     budget = Budget(left, limit, given.jobs or cores(), given.seed)
@@ -333,7 +317,7 @@ def audit(
     *,
     out: str | Path | None = None,
     progress: bool | None = None,
-    **options: Unpack[AuditKeywords],
+    **options: Unpack[types.AuditKeywords],
 ) -> Audit:
     """Audit a model: evaluation, noise, attacks and proofs within a time budget, across each other.
 
@@ -349,19 +333,16 @@ def audit(
     loaded = as_model(model, options.pop("card", None))
     keys: dict[str, Any] = {**options}
     calibration = subjects.take_dataset(keys, "calibration")
-    names = subject_names(loaded, data)
-    given = with_reading(
-        build_options(AuditOptions, keys, "audit", out=Path(out or "report.html"), **names), data
-    )
-    check_files(given)
+    page = Path(out or "report.html")
+    given = options_for_call(AuditOptions, keys, "audit", loaded, data, out=page)
     gates = [*map(gate_of, given.fail_if), *(read_gates(given.gates) if given.gates else ())]
     check(gates)
     evaluated = plan_for_call(carry(given, EvaluationOptions), loaded, data, command_line(given))
     check(gates, metrics=(gate_metric(evaluated),))
-    spare = calibration(loaded.card.task) if calibration else None
-    if spare is None and given.calibration:
-        spare = as_dataset(given.calibration, task=loaded.card.task)
-    plan = AuditPlan(evaluated, given, spare or subjects.other_images(evaluated.dataset))
+    pool = calibration(loaded.card.task) if calibration else None
+    if pool is None and given.calibration:
+        pool = dataset(given.calibration, task=loaded.card.task)
+    plan = AuditPlan(evaluated, given, pool or subjects.other_images(evaluated.dataset))
     state = run(plan, watch(progress), began)
     judged = judge(gates, state.result, given.min_images) if gates else ()
     write_page(state, judged)
@@ -374,7 +355,7 @@ def audit(
 
 @keywords(CompareOptions, "run_a", "run_b")
 def compare(
-    before: Result | str | Path, after: Result | str | Path, **options: Unpack[CompareKeywords]
+    before: Result | str | Path, after: Result | str | Path, **options: Unpack[types.CompareKeywords]
 ) -> Comparison:
     """Compare two results of one kind, or two run folders: what became better or worse, with intervals."""
     from holdfast.compare.run import compare_results

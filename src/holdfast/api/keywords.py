@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from holdfast.config.options import Options, fields_of, nearest
@@ -28,20 +27,14 @@ TERMINAL_ONLY: Mapping[str, str] = {
     "all_classes": "use result.per_class",
     "top": "use result.per_class",
 }
+# Commands whose function has an option of such a name, because there it is not about printing.
+EXCEPTIONS = {"contest score": ("csv", "dry_run")}
 
 
 def fields(shape: type[Options], *positional: str) -> dict[str, Any]:
     """The fields of an options class that are keywords of its function, by name."""
-    return {
-        spec.name: spec
-        for spec in fields_of(shape)
-        if spec.name not in positional and (spec.name not in TERMINAL_ONLY or _is_value(spec))
-    }
-
-
-def _is_value(spec: Any) -> bool:
-    """Whether a field of a name that is a flag elsewhere takes a file here: `csv` of a contest's score."""
-    return spec.name == "csv" and spec.kind is Path
+    hidden = {*positional, *TERMINAL_ONLY}.difference(EXCEPTIONS.get(shape.command, ()))
+    return {spec.name: spec for spec in fields_of(shape) if spec.name not in hidden}
 
 
 def keywords(shape: type[Options], *positional: str) -> Callable[[F], F]:

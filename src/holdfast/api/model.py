@@ -105,9 +105,9 @@ class Model(core.Model):
         functions = {family: choice for family, choice in choices.items() if not isinstance(choice, str)}
         stages = applied(self.pipeline, chosen).replace(**functions)
         if calibration is not None:
-            from holdfast.api.data import as_dataset
+            from holdfast.api.data import dataset
 
-            entries = as_dataset(calibration, task=self.card.task).entries
+            entries = dataset(calibration, task=self.card.task).entries
             entries = spread(entries, min(CALIBRATION_ITEMS, len(entries)))
             if not isinstance(stages.infer, DeployedInference):
                 raise InputError("calibration: only integer precisions are calibrated; add precision='int8'")
@@ -118,7 +118,6 @@ class Model(core.Model):
         return replace(self, stages=stages, deployment=(*others, *(one.label for one in chosen), *own))
 
     def _machine(self) -> LoadedPipeline:
-        """The opened pipeline; opened once."""
         if "" not in self._cache:
             infer = self.pipeline.infer
             if isinstance(infer, DeployedInference) and infer.calibrated and infer.calibration is None:
@@ -165,7 +164,7 @@ def load(path: str | Path, card: str | Path | core.Card | None = None) -> Model:
         info = inspect(file)
         check_card(card, info)
         return Model(file.name.removesuffix(".gz").removesuffix(".onnx"), file, card, info.sha256)
-    return upgraded(load_model(path, Path(card) if card is not None else None))
+    return as_model(load_model(path, Path(card) if card is not None else None))
 
 
 def as_model(model: str | Path | core.Model, card: str | Path | core.Card | None = None) -> Model:
@@ -176,11 +175,6 @@ def as_model(model: str | Path | core.Model, card: str | Path | core.Card | None
         raise InputError(f"model: expected a model, a path or a name, got {type(model).__name__}")
     if card is not None:
         raise InputError("card: the model is loaded already; pass the card to holdfast.load()")
-    return upgraded(model)
-
-
-def upgraded(model: core.Model) -> Model:
-    """The model as one for use from Python."""
     if isinstance(model, Model):
         return model
     return Model(model.name, model.path, model.card, sha256=model.sha256, guessed=model.guessed)

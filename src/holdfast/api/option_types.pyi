@@ -7,7 +7,6 @@ from typing import Literal, Required, TypedDict
 from holdfast.api.data import DataLike
 from holdfast.core.model import Card
 
-
 class EvaluateKeywords(TypedDict, total=False):
     rule: str | None
     iou: float | None
@@ -17,7 +16,7 @@ class EvaluateKeywords(TypedDict, total=False):
     split: str | None
     images: int | None
     map: Mapping[str, str]
-    classes: Literal['all', 'common']
+    classes: Literal["all", "common"]
     stage: str | Sequence[str]
     jobs: int
     store: str | None
@@ -31,7 +30,6 @@ class EvaluateKeywords(TypedDict, total=False):
     truth: str | Path | None
     predictions: str | Path | None
 
-
 class NoiseKeywords(TypedDict, total=False):
     only: str | Sequence[str]
     skip: str | Sequence[str]
@@ -44,7 +42,7 @@ class NoiseKeywords(TypedDict, total=False):
     split: str | None
     images: int | None
     map: Mapping[str, str]
-    classes: Literal['all', 'common']
+    classes: Literal["all", "common"]
     jobs: int
     store: str | None
     part: str | None
@@ -57,7 +55,6 @@ class NoiseKeywords(TypedDict, total=False):
     per_image: str | Path | None
     card: str | Path | Card | Sequence[str | Path | Card]
 
-
 class DiagnoseKeywords(TypedDict, total=False):
     use: str | Path | Sequence[str | Path]
     calibration: str | None
@@ -68,7 +65,7 @@ class DiagnoseKeywords(TypedDict, total=False):
     split: str | None
     images: int | None
     map: Mapping[str, str]
-    classes: Literal['all', 'common']
+    classes: Literal["all", "common"]
     jobs: int
     store: str | None
     part: str | None
@@ -77,9 +74,9 @@ class DiagnoseKeywords(TypedDict, total=False):
     train: str
     deploy: str
     predictions: str | Path | None
+    layers: bool
     json: str | Path | None
     out: str | Path | None
-
 
 class AttackKeywords(TypedDict, total=False):
     pixels: int
@@ -91,10 +88,10 @@ class AttackKeywords(TypedDict, total=False):
     mask: str
     anywhere: bool
     contiguous: bool
-    goal: Literal['vanish', 'mislabel', 'fabricate']
+    goal: Literal["vanish", "mislabel", "fabricate"]
     shrink: bool
     black_box: bool
-    universal: Literal['none', 'spot', 'boxes']
+    universal: Literal["none", "spot", "boxes"]
     transform: str | Sequence[str]
     deployment: str | Sequence[str]
     surrogate: str | Sequence[str]
@@ -111,7 +108,7 @@ class AttackKeywords(TypedDict, total=False):
     split: str | None
     images: int | None
     map: Mapping[str, str]
-    classes: Literal['all', 'common']
+    classes: Literal["all", "common"]
     jobs: int
     store: str | None
     part: str | None
@@ -119,7 +116,6 @@ class AttackKeywords(TypedDict, total=False):
     seed: int
     page: bool
     json: str | Path | None
-
 
 class VerifyKeywords(TypedDict, total=False):
     timeout: float
@@ -129,9 +125,11 @@ class VerifyKeywords(TypedDict, total=False):
     memory: float | None
     seed: int
 
-
 class AuditKeywords(TypedDict, total=False):
-    only: Literal['evaluate', 'noise', 'attack', 'squares', 'specs', 'matrix', 'recheck', 'combine'] | Sequence[Literal['evaluate', 'noise', 'attack', 'squares', 'specs', 'matrix', 'recheck', 'combine']]
+    only: (
+        Literal["evaluate", "noise", "attack", "squares", "specs", "matrix", "recheck", "combine"]
+        | Sequence[Literal["evaluate", "noise", "attack", "squares", "specs", "matrix", "recheck", "combine"]]
+    )
     budget: str
     noise_images: int | None
     attack_images: int | None
@@ -148,7 +146,7 @@ class AuditKeywords(TypedDict, total=False):
     split: str | None
     images: int | None
     map: Mapping[str, str]
-    classes: Literal['all', 'common']
+    classes: Literal["all", "common"]
     seed: int
     jobs: int
     store: str | None
@@ -164,11 +162,9 @@ class AuditKeywords(TypedDict, total=False):
     junit: str | Path | None
     sarif: str | Path | None
 
-
 class CompareKeywords(TypedDict, total=False):
     json: str | Path | None
     out: str | Path | None
-
 
 class ContestInitKeywords(TypedDict, total=False):
     format: str | None
@@ -191,23 +187,20 @@ class ContestInitKeywords(TypedDict, total=False):
     distance_min: float
     distance_max: float | None
 
-
 class ContestValidateKeywords(TypedDict, total=False):
-    lang: Literal['en', 'zh']
+    lang: Literal["en", "zh"]
     jobs: int
     json: str | Path | None
 
-
 class ContestPackKeywords(TypedDict, total=False):
-    lang: Literal['en', 'zh']
+    lang: Literal["en", "zh"]
     jobs: int
     team: Required[str]
     out: str | Path
     contest: str | Path | None
 
-
 class ContestScoreKeywords(TypedDict, total=False):
-    lang: Literal['en', 'zh']
+    lang: Literal["en", "zh"]
     jobs: int
     store: str | None
     part: str | None
@@ -215,30 +208,27 @@ class ContestScoreKeywords(TypedDict, total=False):
     json: str | Path | None
     csv: str | Path | None
     keep: bool
-
+    dry_run: bool
 
 class ContestBoardKeywords(TypedDict, total=False):
     json: str | Path | None
     html: str | Path | None
     history: bool
 
-
 class ContestRescoreKeywords(TypedDict, total=False):
     jobs: int
-
 
 class ContestShowKeywords(TypedDict, total=False):
     jobs: int
     images: int
     out: str | Path
 
-
 class PatchbenchMakeKeywords(TypedDict, total=False):
     card: str | Path | None
     format: str | None
     split: str | None
     map: Mapping[str, str]
-    classes: Literal['all', 'common']
+    classes: Literal["all", "common"]
     model: str
     data: str
     images: int
@@ -249,10 +239,8 @@ class PatchbenchMakeKeywords(TypedDict, total=False):
     positions: str | None
     strict: bool
 
-
 class PatchbenchCheckKeywords(TypedDict, total=False):
     json: str | Path | None
-
 
 class PatchbenchEvaluateKeywords(TypedDict, total=False):
     card: str | Path | None

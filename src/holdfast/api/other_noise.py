@@ -35,15 +35,14 @@ def other_noise(
     if isinstance(given.get("calibration"), Path):
         given["calibration"] = str(given["calibration"])
     words = (*_words("model", model, task), *_words("data", data, task))
-    made = build_options(NoiseOptions, given, "noise", models_data=words)
-    for name in unsupported_options(made):
+    chosen = build_options(NoiseOptions, given, "noise", models_data=words)
+    for name in unsupported_options(chosen):
         raise InputError(f"noise(): {name}: not supported with task={task!r}")
-    check_files(made)
-    return write_files(_language(made, show) if task == "language" else _speech(made, show), made)
+    check_files(chosen)
+    return write_files(_language(chosen, show) if task == "language" else _speech(chosen, show), chosen)
 
 
 def _words(name: str, value: object, task: str) -> list[str]:
-    """Paths or names as the words of the command line."""
     values = [value] if isinstance(value, str) or not isinstance(value, Sequence) else list(value)
     for one in values:
         if not isinstance(one, str | Path):

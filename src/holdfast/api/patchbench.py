@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from holdfast.api.keywords import build_options, keywords
 from holdfast.api.progress import watch
+from holdfast.config.output import write_json
 from holdfast.patchbench.options import CheckOptions, MakeOptions, PositionOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.api.option_types import (
-        PatchbenchCheckKeywords,
-        PatchbenchEvaluateKeywords,
-        PatchbenchMakeKeywords,
-    )
+    from holdfast.api import option_types as types
     from holdfast.patchbench.check import CheckResult
     from holdfast.patchbench.run import PositionResult
 
@@ -25,7 +22,7 @@ __all__ = ["check", "evaluate", "make"]
 
 @keywords(MakeOptions, "folder")
 def make(
-    folder: str | Path, *, progress: bool | None = None, **options: Unpack[PatchbenchMakeKeywords]
+    folder: str | Path, *, progress: bool | None = None, **options: Unpack[types.PatchbenchMakeKeywords]
 ) -> Mapping[str, Any]:
     """Make a benchmark in a new folder: networks with the patch inside, and VNN-LIB files; its manifest."""
     from holdfast.patchbench.cli import make_benchmark
@@ -36,10 +33,9 @@ def make(
 
 @keywords(CheckOptions, "folder")
 def check(
-    folder: str | Path, *, progress: bool | None = None, **options: Unpack[PatchbenchCheckKeywords]
+    folder: str | Path, *, progress: bool | None = None, **options: Unpack[types.PatchbenchCheckKeywords]
 ) -> CheckResult:
     """Check that networks, specifications and images agree; `findings` of the result is empty if they do."""
-    from holdfast.config.output import write_json
     from holdfast.patchbench.check import as_dict, check_bench
     from holdfast.patchbench.folder import listed
 
@@ -58,10 +54,9 @@ def evaluate(
     data: str | None = None,
     *,
     progress: bool | None = None,
-    **options: Unpack[PatchbenchEvaluateKeywords],
+    **options: Unpack[types.PatchbenchEvaluateKeywords],
 ) -> PositionResult:
     """Run a patch at every position: on a benchmark folder, or on a single-object detector and a dataset."""
-    from holdfast.config.output import write_json
     from holdfast.patchbench.cli import evaluate_positions
     from holdfast.patchbench.page import page
     from holdfast.patchbench.run import as_dict

@@ -96,14 +96,14 @@ class Segmentation(types.LabelMap):
 Prediction = Detections | Classification | Segmentation
 
 
-def named(found: types.Prediction, model: Model, score: float) -> Prediction:
+def named(prediction: types.Prediction, model: Model, score: float) -> Prediction:
     """The prediction with the names of the model's classes, without detections below the score."""
     names = model.card.classes
-    if isinstance(found, types.Detections):
+    if isinstance(prediction, types.Detections):
         if model.card.task == "detect":  # a single-object detector always has one box
-            found = found.take(found.scores >= score)
-        each = tuple(names[i] if i < len(names) else str(i) for i in found.classes.tolist())
-        return Detections(found.boxes, found.scores, found.classes, each)
-    if isinstance(found, types.Scores):
-        return Classification(found.values, names)
-    return Segmentation(found.classes, names)
+            prediction = prediction.take(prediction.scores >= score)
+        each = tuple(names[i] if i < len(names) else str(i) for i in prediction.classes.tolist())
+        return Detections(prediction.boxes, prediction.scores, prediction.classes, each)
+    if isinstance(prediction, types.Scores):
+        return Classification(prediction.values, names)
+    return Segmentation(prediction.classes, names)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
 from holdfast.engine.executor import Progress
-from holdfast.engine.progress import progress as terminal
+from holdfast.engine.executor import progress as terminal
 from holdfast.noise.suite import no_progress
 
 Watch: TypeAlias = Callable[..., AbstractContextManager[Progress]]
@@ -38,7 +38,7 @@ def notebook(what: str, total: int, unit: str = "images") -> Iterator[Progress]:
     done, last = 0, 0.0
     handle: Any = display({"text/plain": f"{what}: 0 of {total} {unit}"}, raw=True, display_id=True)
 
-    def step(more: int, found: int) -> None:
+    def step(more: int, cached: int) -> None:
         nonlocal done, last
         done += more
         now = time.monotonic()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from holdfast.api.data import DataLike, as_dataset
+from holdfast.api.data import DataLike, dataset
+from holdfast.api.keywords import build_options
 from holdfast.api.model import Model
 from holdfast.config.options import Options
+from holdfast.config.output import write_json
 from holdfast.core import model as core
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError, OutputError
@@ -38,40 +40,41 @@ def plan_for_call(
     options: EvaluationOptions, model: Model, data: DataLike, command: str = ""
 ) -> EvaluationPlan:
     """What to evaluate: the model on the data, with the pipeline of its deployment."""
-    reading = {} if isinstance(data, Dataset) else {"format": options.format, "split": options.split}
-    dataset = as_dataset(data, task=model.card.task, images=options.images, **reading)
-    plan = evaluation_plan(options, model, dataset, command)
+    reading: dict[str, Any] = (
+        {} if isinstance(data, Dataset) else {"format": options.format, "split": options.split}
+    )
+    opened = dataset(data, task=model.card.task, limit=options.images, **reading)
+    plan = evaluation_plan(options, model, opened, command)
     if model.stages is None:
         return plan
     stages = {kind: name for kind, _, name in (text.partition("=") for text in options.stage)}
-    return replace(plan, pipeline=ready_pipeline(model, dataset, options.runs).replace(**stages))
+    return replace(plan, pipeline=ready_pipeline(model, opened, options.runs).replace(**stages))
 
 
-def ready_pipeline(model: Model, dataset: Dataset, runs: Path) -> Pipeline:
+def ready_pipeline(model: Model, data: Dataset, runs: Path) -> Pipeline:
     """The pipeline of a deployed model; calibration images, if it needs any, are not in the dataset."""
     infer = model.pipeline.infer
     if not isinstance(infer, DeployedInference):
         return model.pipeline
     calibration = infer.calibration
     if calibration is None and infer.calibrated:
-        reserved = reserve(dataset, other_images(dataset))
+        reserved = reserve(data, other_images(data))
         if not reserved.items or reserved.without:
             raise InputError(
                 f"{', '.join(model.deployment)}: integer precisions need calibration images that are not "
                 "tested on; pass them as model.deployed(…, calibration=dataset)"
             )
         calibration = Calibration(reserved.items, replace(model, stages=None).pipeline)
-    return with_calibration(
-        model.pipeline, calibration or Calibration((), model.pipeline), runs / CELLS / REWRITTEN
-    )
+    calibration = calibration or Calibration((), model.pipeline)
+    return with_calibration(model.pipeline, calibration, runs / CELLS / REWRITTEN)
 
 
-def other_images(dataset: Dataset) -> Dataset | None:
+def other_images(data: Dataset) -> Dataset | None:
     """The data that a dataset is a part of, or other embedded scenes; None for a dataset in memory."""
-    source = dataset.source
+    source = data.source
     if "data" not in source:
         return None
-    return calibration_pool(source["data"], dataset.task, source.get("format"), source.get("split"))
+    return calibration_pool(source["data"], data.task, source.get("format"), source.get("split"))
 
 
 def network_file(net: ModelLike, runs: Path) -> Path:
@@ -99,6 +102,16 @@ def network_file(net: ModelLike, runs: Path) -> Path:
             "model.deployed(…, calibration=dataset)"
         )
     return replace(infer, folder=runs / CELLS / REWRITTEN).built(net).path
+
+
+def options_for_call(
+    shape: type[T], keywords: Mapping[str, Any], function: str, model: Model, data: DataLike, **known: Any
+) -> T:
+    """The options of a call on a model and data; an output that cannot be written is an error now."""
+    names = subject_names(model, data)
+    options = with_reading(build_options(shape, keywords, function, **names, **known), data)
+    check_files(options)
+    return options
 
 
 def subject_names(model: Model, data: DataLike) -> dict[str, str]:
@@ -143,7 +156,7 @@ def take_dataset(options: dict[str, Any], name: str) -> Callable[[Task], Dataset
     if given is None or isinstance(given, str):
         return None
     del options[name]
-    return lambda task: as_dataset(given, task=task)
+    return lambda task: dataset(given, task=task)
 
 
 def one_image(data: DataLike) -> SingleImage | None:
@@ -174,8 +187,6 @@ def check_files(options: Options) -> None:
 
 def write_files(result: R, options: Options, *, page: bool = True) -> R:
     """Write the JSON file and the page that the options name; return the result."""
-    from holdfast.config.output import write_json
-
     if path := getattr(options, "json", None):
         write_json(path, result.to_dict())
     if page and (path := getattr(options, "out", None)):

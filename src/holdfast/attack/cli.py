@@ -11,6 +11,7 @@ from holdfast.attack.options import ApplyOptions, AttackOptions, AttackSettings
 from holdfast.config.options import carry
 from holdfast.config.output import say
 from holdfast.config.parser import command_line
+from holdfast.core.errors import DataError, ImageError, InputError
 from holdfast.evaluate.options import EvaluationOptions
 
 if TYPE_CHECKING:
@@ -35,9 +36,8 @@ def attack(options: AttackOptions) -> int:
     from holdfast.attack.plan import check_attack
     from holdfast.attack.run import as_plain, decoded
     from holdfast.config.output import write_json
-    from holdfast.core.errors import InputError
     from holdfast.core.model import MODEL_KINDS
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.evaluate.run import evaluation_plan
     from holdfast.graph.load import load_model
     from holdfast.report.tables import to_text
@@ -87,22 +87,20 @@ def attack_plan(plan: EvaluationPlan, options: AttackSettings, out: Path, seed: 
     from holdfast.attack.types import Limits, Method, Rule
     from holdfast.graph.load import load_model
 
-    method = Method(
-        mask=options.mask,
-        inside=not options.anywhere,
-        goal=options.goal,
-        black_box=options.black_box,
-        shrink=options.shrink,
-        transforms=options.transform,
-        diversity=options.diverse,
-        rule=Rule(options.score, options.iou, options.nms_iou),
-    )
-    limits = Limits(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Limits)})
     return AttackPlan(
         plan,
         out,
-        method=method,
-        limits=limits,
+        method=Method(
+            mask=options.mask,
+            inside=not options.anywhere,
+            goal=options.goal,
+            black_box=options.black_box,
+            shrink=options.shrink,
+            transforms=options.transform,
+            diversity=options.diverse,
+            rule=Rule(options.score, options.iou, options.nms_iou),
+        ),
+        limits=Limits(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Limits)}),
         seed=seed,
         surrogates=tuple(map(load_model, options.surrogate)),
         deployments=options.deployment,
@@ -116,7 +114,6 @@ def apply(options: ApplyOptions) -> None:
     """Apply a patch to an image or to every image of a folder; the result is lossless PNG."""
     import numpy as np
 
-    from holdfast.core.errors import DataError, ImageError, InputError
     from holdfast.core.patch import OnBoxes, Position, changed_pixels
     from holdfast.core.patch import apply as apply_patch
     from holdfast.data.patchfile import png_of, read_patch
@@ -147,8 +144,6 @@ def apply(options: ApplyOptions) -> None:
 
 
 def _pairs(source: Path, out: Path) -> list[tuple[Path, Path]]:
-    """Each image with the PNG to write."""
-    from holdfast.core.errors import DataError, InputError
     from holdfast.data.images import SUFFIXES
 
     if source.is_file():
@@ -164,8 +159,6 @@ def _pairs(source: Path, out: Path) -> list[tuple[Path, Path]]:
 
 
 def _numbers(text: str, count: int, option: str) -> tuple[float, ...]:
-    from holdfast.core.errors import InputError
-
     try:
         values = tuple(float(word) for word in text.split(","))
     except ValueError:

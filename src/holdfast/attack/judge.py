@@ -7,15 +7,14 @@ import numpy as np
 
 from holdfast.attack.types import Goal, Rule, Target
 from holdfast.core.errors import ModelError
-from holdfast.core.frame import place
 from holdfast.core.model import Model
-from holdfast.core.pipeline import LoadedPipeline, Pipeline, PreparedImage, load_pipeline, pipeline_of
+from holdfast.core.pipeline import LoadedPipeline, Pipeline, PreparedImage, load_pipeline, pipeline_of, place
 from holdfast.core.types import Bools, Boxes, Detections, Floats, Image, Ints
 from holdfast.metrics.boxes import iou
 
-# Some AP rules include a box's last pixel: a detection slightly below the threshold would be a match for
-# them.
-NEARLY = 0.9  # factor on the IoU threshold from which a detection still counts as a match
+# Factor on the IoU threshold from which a detection still counts as a match: some AP rules include a box's
+# last pixel, and match a detection slightly below the threshold.
+NEARLY = 0.9
 ALIVE = 0.5  # minimum loss of a detected target: hiding one outweighs small progress on another
 FAR = 6.0  # loss of a missing detection if there is none nearby
 
@@ -31,9 +30,8 @@ class Judge:
         """The detections of an image of decoded pixels, through every stage after the decoder."""
         detections = self.machine.predict(self.prepared(image))
         if not isinstance(detections, Detections):
-            raise ModelError(
-                f"{self.machine.model.name}: expected a detector, got {type(detections).__name__}"
-            )
+            name = self.machine.model.name
+            raise ModelError(f"{name}: expected a detector, got {type(detections).__name__}")
         return detections
 
     def prepared(self, image: Image) -> PreparedImage:

@@ -1,6 +1,6 @@
 """Masks: which pixels an attack may change, never more than its budget.
 
-`gradient` (h, w) is the gain per pixel of the clean image, negative where pixels may not be changed.
+`gains` (h, w) is how much each changed pixel helps, by the gradient; negative where none may be changed.
 """
 
 import numpy as np
@@ -27,33 +27,28 @@ def within(target: Target, method: Method) -> Bools:
 
 
 @stage("mask")
-def square(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
-    """One square per target, together as large as the budget: where the gradient is largest, or centred."""
-    gains = _gains(target, gradient)
+def square(target: Target, budget: int, gains: Floats, rng: np.random.Generator) -> Bools:
+    """One square per target, together as large as the budget, where the gradient is largest."""
     mask = np.zeros(gains.shape, bool)
     # Any position, if pixels outside the boxes may be changed.
-    anywhere = gradient is not None and bool((gains[0] >= 0).any() and (gains[-1] >= 0).any())
-    for box, share in zip(_corners(target).tolist(), _shares(target, budget), strict=True):
+    anywhere = (gains[0] >= 0).any() and (gains[-1] >= 0).any()
+    for *box, share in _shares(target, budget):
         x1, y1, x2, y2 = (0, 0, gains.shape[1], gains.shape[0]) if anywhere else box
         side = min(int(np.sqrt(share)), x2 - x1, y2 - y1)
         if side < 1:
             continue
-        x, y = (x1 + x2 - side) // 2, (y1 + y2 - side) // 2
-        if gradient is not None:  # the square with the largest sum
-            sums = np.pad(gains[y1:y2, x1:x2], ((1, 0), (1, 0))).cumsum(axis=0).cumsum(axis=1)
-            total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
-            row, column = np.unravel_index(int(total.argmax()), total.shape)
-            x, y = x1 + int(column), y1 + int(row)
-        mask[y : y + side, x : x + side] = True
+        sums = np.pad(gains[y1:y2, x1:x2], ((1, 0), (1, 0))).cumsum(axis=0).cumsum(axis=1)
+        total = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
+        y, x = divmod(int(total.argmax()), total.shape[1])
+        mask[y1 + y : y1 + y + side, x1 + x : x1 + x + side] = True
     return _at_most(mask & (gains >= 0), budget, gains)
 
 
 @stage("mask")
-def cross(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
+def cross(target: Target, budget: int, gains: Floats, rng: np.random.Generator) -> Bools:
     """A horizontal and a vertical line, 3 pixels wide, through the middle of each target; ends cut to fit."""
-    gains = _gains(target, gradient)
     mask = np.zeros(gains.shape, bool)
-    for (x1, y1, x2, y2), share in zip(_corners(target), _shares(target, budget), strict=True):
+    for x1, y1, x2, y2, share in _shares(target, budget):
         x, y = (x1 + x2) // 2, (y1 + y2) // 2
         lines = np.zeros(gains.shape, bool)
         lines[max(y - 1, y1) : min(y + 2, y2), x1:x2] = True
@@ -64,11 +59,10 @@ def cross(target: Target, budget: int, gradient: Floats | None, rng: np.random.G
 
 
 @stage("mask")
-def grid(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
+def grid(target: Target, budget: int, gains: Floats, rng: np.random.Generator) -> Bools:
     """Single pixels in even rows and columns over each target, as close as the budget allows."""
-    gains = _gains(target, gradient)
     mask = np.zeros(gains.shape, bool)
-    for (x1, y1, x2, y2), share in zip(_corners(target), _shares(target, budget), strict=True):
+    for x1, y1, x2, y2, share in _shares(target, budget):
         width, height = x2 - x1, y2 - y1
         step = max(1, int(np.sqrt(width * height / max(1, share))))
         while -(-width // step) * -(-height // step) > share and step < max(width, height):
@@ -80,9 +74,8 @@ def grid(target: Target, budget: int, gradient: Floats | None, rng: np.random.Ge
 
 
 @stage("mask")
-def half_neighbour(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
+def half_neighbour(target: Target, budget: int, gains: Floats, rng: np.random.Generator) -> Bools:
     """Clusters around the pixels of largest gradient: each with the better half of its eight neighbours."""
-    gains = _gains(target, gradient)
     mask = np.zeros(gains.shape, bool)
     order = rng.permutation(gains.size)  # of equal ones, any first
     order = order[np.argsort(-gains.ravel()[order], kind="stable")]
@@ -92,20 +85,18 @@ def half_neighbour(target: Target, budget: int, gradient: Floats | None, rng: np
             break
         if mask[y, x]:
             continue
-        rows, columns = np.s_[max(y - 1, 0) : y + 2], np.s_[max(x - 1, 0) : x + 2]
-        around = np.argwhere((gains[rows, columns] >= 0) & ~mask[rows, columns])
-        around += (max(y - 1, 0), max(x - 1, 0))
-        around = around[(around != (y, x)).any(axis=1)]
-        around = around[np.argsort(-gains[around[:, 0], around[:, 1]], kind="stable")][: min(4, room - 1)]
         mask[y, x] = True
-        mask[around[:, 0], around[:, 1]] = True
+        near = np.s_[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2]
+        around = np.argwhere((gains[near] >= 0) & ~mask[near])
+        around += (max(y - 1, 0), max(x - 1, 0))
+        best = np.argsort(-gains[tuple(around.T)], kind="stable")[: min(4, room - 1)]
+        mask[tuple(around[best].T)] = True
     return mask
 
 
 @stage("mask", grows=True)
-def top_gradient(target: Target, budget: int, gradient: Floats | None, rng: np.random.Generator) -> Bools:
+def top_gradient(target: Target, budget: int, gains: Floats, rng: np.random.Generator) -> Bools:
     """The pixels of largest gradient. A search adds them step by step, by the gradient at each."""
-    gains = _gains(target, gradient)
     return _at_most(gains >= 0, budget, gains)
 
 
@@ -117,15 +108,7 @@ def limited(mask: Bools, gains: Floats, budget: int, regions: int, allowed: Bool
         if not edge.any():
             break
         grown |= _at_most(edge, min(room, max(1, int(edge.sum()) // 2)), gains)
-    # Regions can merge here but never split.
-    return grown
-
-
-def _gains(target: Target, gradient: Floats | None) -> Floats:
-    """The rank of each pixel (h, w), negative where it may not be changed."""
-    if gradient is not None:
-        return np.asarray(gradient, np.float64)
-    return np.where(inside(target), 0.0, -1.0)
+    return grown  # regions can merge here but never split
 
 
 def _corners(target: Target) -> Ints:
@@ -136,12 +119,13 @@ def _corners(target: Target) -> Ints:
     return np.concatenate([low, high], axis=1)
 
 
-def _shares(target: Target, budget: int) -> list[int]:
-    """The budget in parts for each target, by the length of its sides."""
+def _shares(target: Target, budget: int) -> list[list[int]]:
+    """Per target its corners, and its share of the budget by the length of its sides."""
     boxes = _corners(target)
     length = np.sqrt(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1).astype(np.float64))
     ends = np.floor(budget * np.cumsum(length) / length.sum() + 1e-9).astype(np.int64)
-    return [int(share) for share in np.diff(ends, prepend=0)]
+    shares: list[list[int]] = np.column_stack([boxes, np.diff(ends, prepend=0)]).tolist()
+    return shares
 
 
 def _at_most(mask: Bools, budget: int, gains: Floats) -> Bools:
@@ -158,7 +142,6 @@ def _at_most(mask: Bools, budget: int, gains: Floats) -> Bools:
 def labelled(mask: Bools) -> tuple[int, Ints]:
     """Number of regions (8 neighbours) of a mask, and the region of each pixel, 0 outside."""
     cv2 = require("an attack", "cv2", "attack")
-
     count, labels = cv2.connectedComponents(np.ascontiguousarray(mask, np.uint8), connectivity=8)
     return count - 1, np.asarray(labels, np.int64)
 
@@ -174,12 +157,10 @@ def heaviest(mask: Bools, weights: Floats, count: int) -> Bools:
     if regions <= count:
         return mask
     totals = np.bincount(labels.ravel(), weights=weights.ravel(), minlength=regions + 1)[1:]
-    heaviest_labels = np.argsort(-totals, kind="stable")[:count] + 1
-    return np.asarray(np.isin(labels, heaviest_labels), bool)
+    return np.isin(labels, np.argsort(-totals, kind="stable")[:count] + 1)
 
 
 def dilated(mask: Bools) -> Bools:
     """The mask and all pixels that touch it."""
     cv2 = require("an attack", "cv2", "attack")
-
     return np.asarray(cv2.dilate(np.ascontiguousarray(mask, np.uint8), np.ones((3, 3), np.uint8)), bool)

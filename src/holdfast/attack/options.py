@@ -19,8 +19,7 @@ SEARCH, LIMITS, ROBUST, DETECTION = "Search", "Limits", "Robustness of the attac
 
 
 def _models(what: str) -> Option:
-    complete = completions.models
-    return Option(what, metavar="MODEL", group=ROBUST, refers_to="model", completions=complete)
+    return Option(what, metavar="MODEL", group=ROBUST, refers_to="model", completions=completions.models)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +55,7 @@ class MethodOptions(Options, group=SEARCH):
     ] = "top-gradient"
     anywhere: Annotated[bool, Option("Also change pixels outside the boxes of the targets.")] = False
     contiguous: Annotated[
-        bool,
-        Option("Also attack with contiguous squares at the same pixel budget, for comparison."),
+        bool, Option("Also attack with contiguous squares at the same pixel budget, for comparison.")
     ] = True
     goal: Annotated[
         Literal["vanish", "mislabel", "fabricate"],

@@ -1,6 +1,5 @@
 """An attack as a page: mAP before and after, changed pixels, and attacked images."""
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -42,24 +41,13 @@ def tables(result: AttackResult) -> tuple[Table, ...]:
         "success", Column("pixels, mean", 1),
     ]  # fmt: skip
     rows = _effect_rows(result) + (_effect_rows(result.contiguous) if result.contiguous else [])
-    effects = Table(
-        columns, rows, f"Effect of the attack (AP rule {_rule(result)}, n = {len(result.attempts)})"
-    )
-    values = {
-        "changed pixels": [float(a.pixels) for a in result.aimed],
-        "amplitude": [float(a.amplitude) for a in result.aimed],
-        "PSNR, dB": [a.psnr for a in result.aimed if a.psnr is not None],
-        "SSIM": [a.ssim for a in result.aimed],
-        "seconds": [a.seconds for a in result.aimed],
-    }
+    effects = Table(columns, rows, f"Effect of the attack ({_rule(result)})")
     rows = []
-    for name, numbers in values.items():
-        rows.append(
-            [
-                name,
-                *((float(np.mean(numbers)), min(numbers), max(numbers)) if numbers else (None, None, None)),
-            ]
-        )
+    names = {"pixels": "changed pixels", "psnr": "PSNR, dB", "ssim": "SSIM"}
+    for name in ("pixels", "amplitude", "psnr", "ssim", "seconds"):
+        values = [float(v) for a in result.aimed if (v := getattr(a, name)) is not None]
+        numbers = (float(np.mean(values)), min(values), max(values)) if values else (None, None, None)
+        rows.append([names.get(name, name), *numbers])
     heads = (Column(name, -4) for name in ("mean", "min", "max"))
     changes = Table(["", *heads], rows, f"Changes per image ({shape_of(result)}, n = {len(result.aimed)})")
     points: list[Column[BudgetPoint]] = [
@@ -85,7 +73,7 @@ def _effect_rows(result: AttackResult) -> list[list[Cell]]:
 
 
 def _rule(result: AttackResult) -> str:
-    return str(result.about["settings"]["rule"])
+    return f"AP rule {result.about['settings']['rule']}, n = {len(result.attempts)}"
 
 
 def write(result: AttackResult, clean: Clean, out: Path) -> Path:
@@ -97,13 +85,13 @@ def page(result: AttackResult, clean: Clean) -> str:
     """The attack as one self-contained HTML file."""
     about, first = result.about, result.effects[0]
     name, data = about["model"]["name"], about["data"]["name"]
-    rule, aimed = f"AP rule {_rule(result)}, n = {len(result.attempts)}", f"n = {len(result.aimed)}"
+    rule, aimed = _rule(result), f"n = {len(result.aimed)}"
     cards = [
         Card("mAP before", first.before, f"clean images; {rule}"),
         Card("mAP after", first.after, f"{shape_of(result)}; {rule}"),
     ]
     if result.contiguous:
-        note = f"contiguous squares, same pixel budget; AP rule {_rule(result)}, n = {len(result.attempts)}"
+        note = f"contiguous squares, same pixel budget; {rule}"
         cards.append(Card("mAP after", result.contiguous.effects[0].after, note))
     cards += [
         Card("pixels changed", result.mean(lambda a: a.pixels), f"mean of attacked images, {aimed}", 0),
@@ -168,11 +156,10 @@ def next_step(result: AttackResult) -> str:
 def sections(result: AttackResult, clean: Clean, shown: int = SHOWN) -> tuple[Section, ...]:
     """The sections of an attack, for its own page or for a larger one."""
     effects, changes, curve = (
-        Figure("", scroll(to_html(t, sortable=False), t.caption)) for t in tables(result)
+        Figure("", scroll(to_html(table, sortable=False), table.caption), wide=wide)
+        for table, wide in zip(tables(result), (True, False, True), strict=True)
     )
-    wide = (dataclasses.replace(one, wide=True) for one in (effects, curve))
-    figures = (next(wide), changes, *_charts(result), next(wide))
-    attack = Section("attack", "Attack", figures, verdict(result))
+    attack = Section("attack", "Attack", (effects, changes, *_charts(result), curve), verdict(result))
     return (attack, *_pictures(result, clean, shown))
 
 
@@ -181,36 +168,30 @@ def _charts(result: AttackResult) -> list[Figure]:
     top = max(1e-9, float(maps.max()))
     y_range = (0.0, 1.0 if top > 0.5 else top * 1.1)
 
-    def chart(x: Floats, right: float, against: str, x_label: str, note: str) -> Figure:
-        title, lines, x_range = f"mAP by {against}", [ChartLine("mAP", x, maps, bold=True)], (0.0, right)
-        chart = line_chart(
-            lines, title=title, x_label=x_label, y_label="mAP", x_range=x_range, y_range=y_range
-        )
-        return Figure(title, chart, note)
+    def chart(x: Floats, least: float, against: str, label: str, note: str) -> Figure:
+        title, lines = f"mAP by {against}", [ChartLine("mAP", x, maps, bold=True)]
+        x_range = (0.0, max(float(x.max()), least))
+        svg = line_chart(lines, title=title, x_label=label, y_label="mAP", x_range=x_range, y_range=y_range)
+        return Figure(title, svg, note)
 
     pixels = np.array([float(p.budget) for p in result.points])
-    right, note = max(float(pixels.max()), 1.0), "Images that need more pixels stay clean."
-    charts = [chart(pixels, right, "pixel budget", "changed pixels per image", note)]
+    note = "Images that need more pixels stay clean."
+    charts = [chart(pixels, 1.0, "pixel budget", "changed pixels per image", note)]
     distances = np.array([np.nan if p.distance is None else p.distance for p in result.points])
     if np.isfinite(distances).all() and distances.max() > 0:
         label = f"{result.distance} of the attacked images"
         note = "Fréchet distance between the features of the attacked and the clean images."
-        charts.append(chart(distances, float(distances.max()), result.distance, label, note))
+        charts.append(chart(distances, 0.0, result.distance, label, note))
     return charts
 
 
-def _pictures(attack_result: AttackResult, clean: Clean, shown: int) -> list[Section]:
-    """The attacked images, with scattered pixels and with contiguous squares."""
-    names = [attempt.name for attempt in chosen(attack_result, shown)]
+def _pictures(attack: AttackResult, clean: Clean, shown: int) -> list[Section]:
+    names = [attempt.name for attempt in chosen(attack, shown)]
     lead = "Detections before and after: correct, wrong, and true boxes that are missed."
-    results = [attack_result, *([attack_result.contiguous] if attack_result.contiguous else [])]
     sections = []
-    for number, result in enumerate(results):
-        images = [
-            image
-            for attempt in result.attempts
-            if attempt.name in names and (image := _image(result, attempt, clean)) is not None
-        ]
+    for number, result in enumerate(r for r in (attack, attack.contiguous) if r):
+        attempts = (a for a in result.attempts if a.name in names)
+        images = [image for a in attempts if (image := _image(result, a, clean))]
         if images:
             least = float(result.about["method"]["rule"]["iou"])
             body = attacked_gallery(images, result.alignment.names, least, f"attacked-{number}")
@@ -231,14 +212,8 @@ def _image(result: AttackResult, attempt: Attempt, clean: Clean) -> AttackedImag
         f"{many(attempt.pixels, 'pixel')} changed, amplitude {attempt.amplitude}; "
         f"{attempt.targets - attempt.left} of {many(attempt.targets, 'object')} hidden"
     )
-    return AttackedImage(
-        attempt.name,
-        summary,
-        before,
-        after=apply(before, attempt.patch),
-        truth=first.truth,
-        detections=(first.detections, second.detections),
-    )
+    after, detections = apply(before, attempt.patch), (first.detections, second.detections)
+    return AttackedImage(attempt.name, summary, before, after, first.truth, detections)
 
 
 def chosen(result: AttackResult, count: int) -> list[Attempt]:
@@ -261,15 +236,19 @@ def _about(result: AttackResult) -> Section:
         ["deployments", ", ".join(about["deployments"]) or "none"],
     ]
     method = scroll(to_html(Table(["setting", "value"], facts), sortable=False), "Method")
-    digits = {"PSNR": 1, "seconds": 1}
-    names = ("name", "targets", "left", "pixels", "amplitude", "psnr", "ssim", "seconds", "note")
-    heads = [
-        {"name": "image", "psnr": "PSNR", "ssim": "SSIM", "left": "still detected"}.get(name, name)
-        for name in names
+    columns = [
+        Column("image", get=lambda a: a.name),
+        Column("targets", get=lambda a: a.targets),
+        Column("still detected", get=lambda a: a.left),
+        Column("pixels", get=lambda a: a.pixels),
+        Column("amplitude", get=lambda a: a.amplitude),
+        Column("PSNR", 1, get=lambda a: a.psnr),
+        Column("SSIM", get=lambda a: a.ssim),
+        Column("seconds", 1, get=lambda a: a.seconds),
+        Column("note", get=lambda a: a.note),
     ]
-    columns = [Column(head, digits.get(head, 3)) for head in heads]
-    rows = [[getattr(a, name) for name in names] for a in result.attempts[:LISTED]]
-    rest = len(result.attempts) - len(rows)
+    table = Table.of(result.attempts[:LISTED], columns)
+    rest = len(result.attempts) - LISTED
     note = f"{many(rest, 'more row')} in images.csv." if rest > 0 else ""
-    images = Figure("Images", scroll(to_html(Table(columns, rows)), "Images"), note, wide=True)
+    images = Figure("Images", scroll(to_html(table), "Images"), note, wide=True)
     return Section("about", "How it was run", (images, Figure("Method", method)))

@@ -1,7 +1,7 @@
 """The plan of an attack, and the task of one worker."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -39,9 +39,7 @@ class AttackPlan:
     surrogates: tuple[Model, ...] = ()  # attacked together with the model
     deployments: tuple[str, ...] = ()  # noise options under which the attack must work too
     unseen: tuple[Model, ...] = ()  # evaluated before and after, never attacked
-    features: str = (
-        "signs"  # network of the Fréchet distance; "none" (stored as the empty string): no distance
-    )
+    features: str = "signs"  # network of the Fréchet distance; "none" (stored as ""): no distance
     universal: Literal["none", "spot", "boxes"] = "none"
     shared: bool = False  # whether `out` may contain more images of this attack than the plan
 
@@ -103,9 +101,7 @@ def task_of(attack: AttackPlan, alignment: Alignment, patch: Patch | None = None
         "features": [attack.features, open_features(attack.features).sha256 if attack.features else ""],
         "patch": None if patch is None else [patch.pixels, patch.mask, patch.where],
     }
-    return AttackTask(
-        attack=attack, pipeline=clean, deployments=deployed, to_model=classes, patch=patch, facts=facts
-    )
+    return AttackTask(attack, clean, deployed, classes, patch, facts)
 
 
 def apart(attack: AttackPlan, alignment: Alignment) -> AttackPlan:
@@ -140,34 +136,31 @@ def check_attack(attack: AttackPlan) -> None:
     duplicates = [name for name in names if names.count(name) > 1]
     if duplicates:
         raise InputError(f"--unseen: two models are called {duplicates[0]!r}; rename one of the files")
-    method, limits, black_box = attack.method, attack.limits, attack.method.black_box
-    universal, needs_gradients = attack.universal != "none", "needs gradients; omit --black-box"
-    only_vanish = "a black-box attack under deployments supports only --goal vanish"
-    conflicts = (
-        ("--surrogate", black_box and attack.surrogates, needs_gradients),
-        ("--universal", black_box and universal, needs_gradients),
-        ("--transform", black_box and method.transforms, needs_gradients),
-        ("--diverse", black_box and method.diversity, needs_gradients),
-        ("--deployment", black_box and attack.deployments and method.goal != "vanish", only_vanish),
-        ("--mask", universal and method.mask != Method.mask, "a universal patch is a square; omit --mask"),
-        ("--regions", universal and limits.regions, "a universal patch is one square; omit --regions"),
-        (
-            "--amplitude",
-            universal and limits.amplitude < 255,
-            "a universal patch may have any colour; omit --amplitude",
-        ),
-        (
-            "--anywhere",
-            universal and not method.inside,
-            "--universal determines the position of the patch; omit --anywhere",
-        ),
-    )
-    for option, given, why in conflicts:
-        if given:
-            raise InputError(f"{option}: {why}")
+    conflicts = [f"{option}: {why}" for option, given, why in _conflicts(attack) if given]
+    if conflicts:
+        raise InputError(conflicts[0])
     part("mask", attack.method.mask)  # UnknownName before the folder is created
     for name in attack.method.transforms:
         part("transform", name)
+
+
+def _conflicts(attack: AttackPlan) -> Iterator[tuple[str, object, str]]:
+    """Options that contradict --black-box or --universal: the option, whether it is given, and why."""
+    method, limits, universal = attack.method, attack.limits, attack.universal != "none"
+    if method.black_box:
+        gradients = "needs gradients; omit --black-box"
+        yield "--surrogate", attack.surrogates, gradients
+        yield "--universal", universal, gradients
+        yield "--transform", method.transforms, gradients
+        yield "--diverse", method.diversity, gradients
+        only_vanish = "a black-box attack under deployments supports only --goal vanish"
+        yield "--deployment", attack.deployments and method.goal != "vanish", only_vanish
+    if universal:
+        yield "--mask", method.mask != Method.mask, "a universal patch is a square; omit --mask"
+        yield "--regions", limits.regions, "a universal patch is one square; omit --regions"
+        yield "--amplitude", limits.amplitude < 255, "a universal patch may have any colour; omit --amplitude"
+        position = "--universal determines the position of the patch; omit --anywhere"
+        yield "--anywhere", not method.inside, position
 
 
 def is_scattered(attack: AttackPlan) -> bool:

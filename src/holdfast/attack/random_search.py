@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -48,8 +48,8 @@ def search_black(
     allowed, mask = within(target, method), part("mask", method.mask)
     if not mask.facts.get("grows"):  # a growing mask needs a gradient: then anywhere in the boxes
         allowed = mask.function(target, limits.pixels, np.where(allowed, 0.0, -1.0), rng)
-    session = QuerySession(judge=judge, target=target, method=method, limits=limits, allowed=allowed, rng=rng)
-    if not session.allowed.any():
+    session = QuerySession(judge, target, method, limits, allowed, rng)
+    if not allowed.any():
         session.ask(session.blank)
         return session.result("no pixel may be changed: no box meets the image")
     for restart in range(1, limits.restarts + 1):
@@ -127,9 +127,7 @@ class QuerySession:
         note = note or (f"first success at query {self.first}" if self.first else "")
         trail = tuple({**self.trail, (pixels, loss == 0): None})
         seconds = time.perf_counter() - self.began
-        return SearchResult(
-            self.image, self.after, loss == 0, steps=self.queries, seconds=seconds, trail=trail, note=note
-        )
+        return SearchResult(self.image, self.after, loss == 0, self.queries, seconds, trail, note)
 
     def visible(self, paint: Paint) -> Bools:
         """(h, w): the pixels that differ from the clean image; only these form regions."""
@@ -187,8 +185,7 @@ class QuerySession:
                 stuck += 1  # no query was spent on it
                 continue
             stuck = 0
-            new_loss = self.ask(candidate)
-            if new_loss <= loss:
+            if (new_loss := self.ask(candidate)) <= loss:
                 paint, loss = candidate, new_loss
         return paint, loss
 
@@ -201,8 +198,7 @@ class QuerySession:
         reserved = max(8, (end - self.queries) // 50)  # queries reserved for the amplitude
         paint = self.without_parts(paint, end - reserved)
         while not self.spent(end - reserved) and len(paint) > 1:
-            budget = max(1, int(0.85 * len(paint)))
-            fewer = paint
+            fewer, budget = paint, max(1, int(0.85 * len(paint)))
             for pixels in _parts(paint, max(1, (len(paint) - budget) // 3), self.rng):
                 fewer = fewer.without(pixels) if len(fewer) > budget else fewer
             if self.exceeds_regions(fewer):
@@ -240,12 +236,17 @@ def _parts(paint: Paint, size: int, rng: np.random.Generator) -> list[Bools]:
     order = np.lexsort([x % step, y % step, x // step, y // step])
     parts = []
     for start in range(0, len(order), size):
-        part = np.zeros_like(paint.where)
         selected = order[start : start + size]
-        part[y[selected], x[selected]] = True
-        parts.append(part)
+        parts.append(_only(paint.where, (y[selected], x[selected])))
     rng.shuffle(parts)
     return parts
+
+
+def _only(mask: Bools, part: tuple[Any, Any]) -> Bools:
+    """The mask without the pixels outside of a part."""
+    selected = np.zeros_like(mask)
+    selected[part] = mask[part]
+    return selected
 
 
 def design(allowed: Bools, boxes: Floats, budget: int, rng: np.random.Generator) -> Paint:
@@ -316,9 +317,7 @@ def recoloured(paint: Paint, side: int, rng: np.random.Generator) -> Paint:
 
 def shifted(allowed: Bools, paint: Paint, budget: int, side: int, rng: np.random.Generator) -> Paint:
     """The paint with a new block of one colour, and pixels elsewhere removed to stay within the budget."""
-    window = _window(allowed, side, rng)
-    block = np.zeros_like(paint.where)
-    block[window] = allowed[window]
+    block = _only(allowed, _window(allowed, side, rng))
     bright = paint.bright.copy()
     bright[block] = _colour(rng)
     candidate = Paint(paint.where | block, bright)
@@ -326,9 +325,7 @@ def shifted(allowed: Bools, paint: Paint, budget: int, side: int, rng: np.random
         excess, old = len(candidate) - budget, candidate.where & ~block
         if excess <= 0 or not old.any():
             break
-        window = _window(old, max(side, 2), rng)
-        removed = np.zeros_like(old)
-        removed[window] = old[window]
+        removed = _only(old, _window(old, max(side, 2), rng))
         removed.flat[np.flatnonzero(removed)[excess:]] = False
         candidate = candidate.without(removed)
     return candidate

@@ -78,10 +78,8 @@ def attempt_to_plain(attempt: Attempt | FailedImage) -> dict[str, Any]:
     return {
         **{name: getattr(attempt, name) for name in PLAIN},
         "record": to_plain(attempt.record(attempt.model, after=False)),
-        "after": _detections_plain(attempt.model.after),
-        "unseen": {
-            n: [_detections_plain(p.before), _detections_plain(p.after)] for n, p in attempt.unseen.items()
-        },
+        "after": _plain(attempt.model.after),
+        "unseen": {n: [_plain(p.before), _plain(p.after)] for n, p in attempt.unseen.items()},
         "trail": [list(step) for step in attempt.trail],
         "patch": patch_to_plain(attempt.patch),
         "features": features,
@@ -103,9 +101,9 @@ def attempt_from_plain(plain: dict[str, Any]) -> Attempt | FailedImage:
         record.name,
         record.size,
         record.truth,
-        Pair(record.detections, _detections(plain["after"])),
+        Pair(record.detections, Detections(**plain["after"])),
         patch=patch_from_plain(plain["patch"]),
-        unseen={n: Pair(*map(_detections, pair)) for n, pair in plain["unseen"].items()},
+        unseen={n: Pair(*(Detections(**d) for d in pair)) for n, pair in plain["unseen"].items()},
         trail=tuple((int(pixels), bool(good)) for pixels, good in plain["trail"]),
         features=features,
         **{name: plain[name] for name in PLAIN},
@@ -135,13 +133,8 @@ def row_of(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _detections_plain(detections: Detections) -> dict[str, Any]:
+def _plain(detections: Detections) -> dict[str, Any]:
     return {f.name: getattr(detections, f.name).tolist() for f in dataclasses.fields(detections)}
-
-
-def _detections(plain: dict[str, Any]) -> Detections:
-    boxes = np.array(plain["boxes"], np.float64).reshape(-1, 4)
-    return Detections(boxes, np.array(plain["scores"]), np.array(plain["classes"], np.int64))
 
 
 @dataclass(frozen=True)
@@ -248,8 +241,8 @@ def effect_of(
     attempts: Sequence[Attempt], name: str, pairs: Sequence[Pair], alignment: Alignment, settings: Settings
 ) -> Effect:
     """The effect on the model with these detections."""
-    both = (_map(attempts, pairs, [after] * len(attempts), alignment, settings) for after in (False, True))
-    return Effect(name, *both)
+    clean, attacked = [False] * len(attempts), [True] * len(attempts)
+    return Effect(name, *(_map(attempts, pairs, after, alignment, settings) for after in (clean, attacked)))
 
 
 def _map(
@@ -275,14 +268,13 @@ def points_of(
     aimed = max(1, sum(a.targets > 0 or a.steps > 0 for a in attempts))
     features = [a.features for a in attempts if a.features is not None]
     stacked = np.stack(features) if len(features) >= max(2, len(attempts)) else None
-    index = np.arange(len(features))
     points = []
     for budget in budgets:
         after = [0 < a.pixels <= budget for a in attempts]
         pixels = sum(a.pixels for a, attacked in zip(attempts, after, strict=True) if attacked)
         value = _map(attempts, pairs, after, alignment, settings)
-        distance = (
-            None if stacked is None else frechet(stacked[index, 0], stacked[index, np.array(after, int)])
-        )
+        distance = None
+        if stacked is not None:
+            distance = frechet(stacked[:, 0], stacked[np.arange(len(after)), np.array(after, int)])
         points.append(BudgetPoint(budget, sum(after), pixels / aimed, value, distance))
     return tuple(points)

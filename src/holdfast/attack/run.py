@@ -145,13 +145,11 @@ def _detections(attempt: Attempt) -> dict[str, Any]:
     pairs = {"": attempt.model, **{f"{name} ": pair for name, pair in attempt.unseen.items()}}
     return {
         f"{name}{when}": [
-            {"box": box.tolist(), "score": float(score), "class": int(number)}
-            for box, score, number in zip(
-                detections.boxes, detections.scores, detections.classes, strict=True
-            )
+            {"box": box, "score": score, "class": number}
+            for box, score, number in zip(*(values.tolist() for values in vars(d).values()), strict=True)
         ]
         for name, pair in pairs.items()
-        for when, detections in vars(pair).items()
+        for when, d in vars(pair).items()
     }
 
 
@@ -162,9 +160,9 @@ def decoded(plan: EvaluationPlan) -> Callable[[str], Image | None]:
 
     def picture(name: str) -> Image | None:
         try:
-            image: Image = decode(entries[printable(name)].load().data)
+            image: Image | None = decode(entries[printable(name)].load().data)
         except (KeyError, DataError):
-            return None
+            image = None
         return image
 
     return picture
@@ -177,10 +175,9 @@ def claim(folder: Path, setup: str, entries: tuple[Entry, ...], shared: bool = F
     """
     path, names = folder / CLAIM, [e.name for e in entries]
     try:
-        existing = orjson.loads(path.read_bytes())
-        same = existing["setup"] == setup and (
-            shared or set(existing["images"]) <= set(map(printable, names))
-        )
+        claimed = orjson.loads(path.read_bytes())
+        smaller = shared or set(claimed["images"]) <= set(map(printable, names))
+        same = smaller and claimed["setup"] == setup
     except FileNotFoundError:
         same = True
     except (OSError, ValueError, KeyError, TypeError):
@@ -213,17 +210,16 @@ def state_of(plan: AttackPlan, entries: tuple[Entry, ...]) -> dict[str, str]:
 
 def file_names(entries: tuple[Entry, ...]) -> dict[str, str]:
     """Image -> file name in the results: without its extension, unless two images would collide."""
-    short = {e.name: str(PurePosixPath(_inside(e.name)).with_suffix("")) for e in entries}
-    counts = Counter(name.casefold() for name in short.values())
+    names = {e.name: str(PurePosixPath(_inside(e.name)).with_suffix("")) for e in entries}
+    counts = Counter(stem.casefold() for stem in names.values())
     taken = {stem for stem, count in counts.items() if count == 1}
-    names = {}
-    for name, stem in short.items():
+    for name, stem in names.items():
         if counts[stem.casefold()] > 1:
-            full = _inside(name)
-            choices = itertools.chain([full], (f"{full}-{number}" for number in itertools.count(2)))
-            stem = next(choice for choice in choices if choice.casefold() not in taken)
-            taken.add(stem.casefold())
-        names[name] = stem
+            names[name] = full = _inside(name)
+            numbers = itertools.count(2)
+            while names[name].casefold() in taken:
+                names[name] = f"{full}-{next(numbers)}"
+            taken.add(names[name].casefold())
     return names
 
 

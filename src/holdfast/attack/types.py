@@ -53,8 +53,8 @@ class SearchResult:
     image: Image
     after: Detections
     success: bool  # vanish: no target is detected any more
-    steps: int  # gradient steps or queries spent
-    seconds: float
+    steps: int = 0  # gradient steps or queries spent
+    seconds: float = 0.0
     trail: tuple[tuple[int, bool], ...] = ()  # (changed pixels, success) of every judged image
     note: str = ""
 

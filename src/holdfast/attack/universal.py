@@ -58,8 +58,8 @@ class UniversalWork(ItemWork[tuple[Entry, ...], None]):
 
     def compute_item(self, state: None, item: tuple[Entry, ...]) -> list[str]:
         """The patch as PNG and TOML."""
-        task, plan = self.task, self.task.attack
-        judge = open_judge(task.model, task.pipeline, plan.method.rule)
+        task, plan, method = self.task, self.task.attack, self.task.attack.method
+        judge = open_judge(task.model, task.pipeline, method.rule)
         targets = []
         for entry in item:
             try:
@@ -69,14 +69,14 @@ class UniversalWork(ItemWork[tuple[Entry, ...], None]):
                 continue
             if isinstance(sample.truth, Boxes):
                 boxes = known_boxes(sample.truth, task.to_model)
-                targets.append(target_in(judge, image, boxes, plan.method.rule, plan.method.goal))
-        detected = [target for target in targets if target]
-        if not detected:
+                if target := target_in(judge, image, boxes, method.rule, method.goal):
+                    targets.append(target)
+        if not targets:
             name = plan.plan.dataset.name
             raise DataError(f"{task.model.name} detects no true object in {name}: nothing to attack")
         rng, where = generator(plan.seed, "universal"), OnBoxes() if plan.universal == "boxes" else Position()
-        victims, method, limits = victims_of(task), plan.method, plan.limits
-        return patch_to_plain(universal(victims, detected, method, limits, where, rng, self.progress))
+        patch = universal(victims_of(task), targets, method, plan.limits, where, rng, self.progress)
+        return patch_to_plain(patch)
 
 
 def make_universal(plan: AttackPlan, progress: Progress = silent) -> Patch:
@@ -141,8 +141,7 @@ def blank_patch(targets: Sequence[Target], limits: Limits, where: Position | OnB
         )
     side = int(np.sqrt(limits.pixels))
     if isinstance(where, Position):
-        sizes = zip(*(t.image.shape[:2] for t in targets), strict=True)
-        height, width = (min(side, *sides) for sides in sizes)
+        height, width = np.min([t.image.shape[:2] for t in targets], axis=0).clip(max=side)
         return _grey(height, width, where)
     most = max(len(t.boxes) for t in targets)
     if limits.regions and most > limits.regions:
@@ -165,8 +164,8 @@ def _reach(target: Target, pixels: int) -> float:
     low, high = 0.0, 1.0
     for _ in range(20):
         middle = (low + high) / 2
-        area = float((np.ceil(middle * sides + 0.5) ** 2).sum())
-        low, high = (middle, high) if area <= pixels else (low, middle)
+        fits = (np.ceil(middle * sides + 0.5) ** 2).sum() <= pixels
+        low, high = (middle, high) if fits else (low, middle)
     return max(low, 1e-3)
 
 
@@ -209,8 +208,6 @@ def slope_of(oracle: Oracle, blank: Patch, pixels: Floats, rng: np.random.Genera
 def _mean_slope(oracles: Sequence[Oracle], blank: Patch, pixels: Floats, rng: np.random.Generator) -> Floats:
     """The gradient (k, 3) over a few random targets, with mean magnitude 1."""
     batch = rng.choice(len(oracles), size=min(BATCH, len(oracles)), replace=False)
-    total = np.zeros_like(pixels)
-    for i in batch:
-        total += slope_of(oracles[i], blank, pixels, rng)
+    total: Floats = np.sum([slope_of(oracles[i], blank, pixels, rng) for i in batch], axis=0)
     size = float(np.abs(total).mean())
     return total / size if size else total

@@ -110,9 +110,7 @@ def _search(
         def apply_universal(target: Target, _rng: np.random.Generator) -> SearchResult:
             image = apply(target.image, patch, target.boxes.xyxy)
             after = judge(image)
-            return SearchResult(
-                image, after, shortfall(method.goal, target, after, method.rule) == 0.0, 0, 0.0
-            )
+            return SearchResult(image, after, shortfall(method.goal, target, after, method.rule) == 0.0)
 
         return apply_universal
     if not method.black_box:
@@ -128,7 +126,9 @@ def _search(
 
     def hints(image: Image) -> Detections:
         check_time(plan.plan.until)
-        detections = [one(image) for one in judges]  # a target is hidden when none of them detects it
+        detections = [
+            weak_judge(image) for weak_judge in judges
+        ]  # a target is hidden when none of them detects it
         columns = ([getattr(d, name) for d in detections] for name in ("boxes", "scores", "classes"))
         return Detections(*map(np.concatenate, columns))
 
@@ -162,24 +162,20 @@ def _attempt(task: AttackTask, worker: AttackWorker, sample: Sample, image: Imag
     target = target_in(worker.judge, image, boxes, method.rule, method.goal)
     if target is None:
         before = worker.judge(image)
-        result = SearchResult(
-            image, before, False, 0, 0.0, note="no true object is detected in the clean image"
-        )
-        before_mask = after_mask = np.zeros(0, bool)
+        result = SearchResult(image, before, False, note="no true object is detected in the clean image")
     else:
         before = target.before
         result = worker.search(target, generator(task.attack.seed, "attack", sample.name))
-        before_mask, after_mask = (
-            found_boxes(detections, target.boxes, method.rule) for detections in (before, result.after)
-        )
+    # (n,): the true boxes that are detected. Without a target none is, since boxes of crowds do not count.
+    detected, remaining = (found_boxes(d, boxes, method.rule) & ~boxes.crowd for d in (before, result.after))
     ratio = psnr(image, result.image)
     return Attempt(
         sample.name,
         Size(image.shape[1], image.shape[0]),
         truth,
         Pair(before, result.after),
-        targets=int(before_mask.sum()),
-        left=int((before_mask & after_mask).sum()),
+        targets=int(detected.sum()),
+        left=int((detected & remaining).sum()),
         success=result.success,
         pixels=changed_pixels(image, result.image),
         amplitude=amplitude(image, result.image),

@@ -45,21 +45,6 @@ def method_of() -> Method:
     return Method(black_box=not is_installed("torch"), shrink=False)
 
 
-def attack_plan(plan: AuditPlan, images: Sequence[str], pixels: int, square: bool = False) -> AttackPlan:
-    """The attack on these images at one budget: a run of its own that all audits share."""
-    names, dataset, method = set(map(printable, images)), plan.plan.dataset, method_of()
-    entries = tuple(e for e in dataset.entries if printable(e.name) in names)  # as attempts are named
-    limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.options.steps)
-    given = dataclasses.replace(plan.plan, dataset=dataclasses.replace(dataset, entries=entries))
-    name = f"attack-{slug(f'{given.model.name}-on-{dataset.name}')}-{name_of(pixels)}"
-    if square:
-        name, method = f"{name}-square", dataclasses.replace(method, mask="square")
-    planned = AttackPlan(
-        given, given.runs / name, method, limits, plan.options.seed, features="", shared=True
-    )
-    return apart(planned, alignment_of(given))
-
-
 def attack_levels(
     plan: AuditPlan, images: Sequence[str], watch: Watch, until: float = math.inf, most: int | None = None
 ) -> tuple[AttackResult, tuple[LevelResult, ...], dict[str, str]]:
@@ -69,7 +54,7 @@ def attack_levels(
     larger budget counts only if it was finished on all that are not yet broken. `most` is the number of
     budgets finished in an earlier run, if any.
     """
-    held: dict[str, Attempt] = {}
+    attempts: dict[str, Attempt] = {}
     todo, levels, runs = list(images), list[LevelResult](), dict[str, str]()
     first: AttackResult | None = None
     budgets = plan.options.pixels[:most]
@@ -79,64 +64,73 @@ def attack_levels(
             # All have the same part of the time left, and so have the contiguous squares that follow.
             end = now + (until - now) / (len(budgets) + 1 - number)
             try:
-                planned, outcome = _attacked(plan, todo, pixels, end, watch)
+                folder, outcome = _attacked(plan, todo, pixels, end, watch)
             except BudgetSpent:
                 if first is not None:
                     break  # the results of the smaller budgets remain
-                planned, outcome = _attacked(plan, todo[:1], pixels, until, watch)  # one image at least
+                folder, outcome = _attacked(plan, todo[:1], pixels, until, watch)  # one image at least
             except DataError:  # none of those left can be read any more
                 if first is None:
                     raise
                 break
             if first is not None and len(outcome.attempts) + len(outcome.failed) < len(todo):
                 break
-            runs[f"attack {name_of(pixels)}"] = planned.out.name
+            runs[f"attack {name_of(pixels)}"] = folder
             first = first or outcome
-            held = carry_over(held, outcome.attempts)
+            attempts = carry_over(attempts, outcome.attempts)
         if first is None:
             break
-        levels.append(_level(plan, first, pixels, tuple(held.values()), len(todo)))
-        todo = [a.name for a in held.values() if a.targets and not a.success]
+        levels.append(_level(plan, first, pixels, tuple(attempts.values()), len(todo)))
+        todo = [a.name for a in attempts.values() if a.targets and not a.success]
     if first is None:
         raise DataError("expected at least one image to attack, got none")
     # The outcome within the largest budget, as a single attack would report it.
-    attempts, largest = tuple(held.values()), levels[-1].level.pixels
+    final, largest = levels[-1].attempts, levels[-1].level.pixels
     alignment, settings = first.alignment, plan.plan.settings
-    effect = effect_of(attempts, plan.plan.model.name, [a.model for a in attempts], alignment, settings)
+    effect = effect_of(final, plan.plan.model.name, [a.model for a in final], alignment, settings)
     about = {**first.about, "limits": {**first.about["limits"], "pixels": largest}}
-    points = points_of(attempts, alignment, settings, largest)
-    whole = dataclasses.replace(first, attempts=attempts, effects=(effect,), points=points, about=about)
+    points = points_of(final, alignment, settings, largest)
+    whole = dataclasses.replace(first, attempts=final, effects=(effect,), points=points, about=about)
     return whole, tuple(levels), runs
 
 
-def carry_over(held: Mapping[str, Attempt], more: Iterable[Attempt]) -> dict[str, Attempt]:
+def carry_over(smaller: Mapping[str, Attempt], larger: Iterable[Attempt]) -> dict[str, Attempt]:
     """The attempts of a larger budget over those of a smaller one: what loses more objects counts."""
-    found = dict(held)
-    for one in more:
-        before = found.get(one.name)
-        if before is None or one.success or one.left <= before.left:
-            found[one.name] = one
-    return found
+    attempts = dict(smaller)
+    for attempt in larger:
+        before = attempts.get(attempt.name)
+        if before is None or attempt.success or attempt.left <= before.left:
+            attempts[attempt.name] = attempt
+    return attempts
 
 
 def attack_square(
     plan: AuditPlan, images: Sequence[str], pixels: int, watch: Watch, until: float = math.inf
 ) -> tuple[AttackResult, LevelResult, dict[str, str]]:
     """Attack with one contiguous square per object: the outcome, its level, and the folder of the attack."""
-    planned, outcome = _attacked(plan, images, pixels, until, watch, square=True)
-    found = _level(plan, outcome, pixels, outcome.attempts, len(outcome.attempts), square=True)
-    return outcome, found, {f"attack {found.level.threat}": planned.out.name}
+    folder, outcome = _attacked(plan, images, pixels, until, watch, square=True)
+    result = _level(plan, outcome, pixels, outcome.attempts, len(outcome.attempts), square=True)
+    return outcome, result, {f"attack {result.level.threat}": folder}
 
 
 def _attacked(
     plan: AuditPlan, images: Sequence[str], pixels: int, until: float, watch: Watch, square: bool = False
-) -> tuple[AttackPlan, AttackResult]:
+) -> tuple[str, AttackResult]:
+    """The folder and the result of the attack at one budget: a run of its own that all audits share."""
+    names, dataset, method = set(map(printable, images)), plan.plan.dataset, method_of()
+    entries = tuple(e for e in dataset.entries if printable(e.name) in names)  # as attempts are named
+    limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.options.steps)
+    if square:
+        method = dataclasses.replace(method, mask="square")
+    threat, part = name_of(pixels, square), dataclasses.replace(dataset, entries=entries)
     # One process is faster in a short time, because each process must load torch.
     jobs = 1 if until - time.monotonic() < SHORT else plan.plan.jobs
-    within = dataclasses.replace(plan.plan, until=until, jobs=jobs)
-    planned = attack_plan(dataclasses.replace(plan, plan=within), images, pixels, square)
-    with watch(f"attack {name_of(pixels, square)}", len(images)) as step:
-        return planned, attack(planned, step)
+    attacked = dataclasses.replace(plan.plan, dataset=part, until=until, jobs=jobs)
+    out = attacked.runs / f"attack-{slug(f'{attacked.model.name}-on-{dataset.name}')}-{threat}"
+    planned = AttackPlan(attacked, out, method, limits, plan.options.seed, features="", shared=True)
+    planned = apart(planned, alignment_of(attacked))
+    with watch(f"attack {threat}", len(images)) as step:
+        return planned.out.name, attack(planned, step)
 
 
 def _level(
@@ -144,22 +138,22 @@ def _level(
     outcome: AttackResult,
     pixels: int,
     attempts: tuple[Attempt, ...],
-    tried: int,
+    attacked: int,
     square: bool = False,
 ) -> LevelResult:
     metrics = []  # the audit's own, before and after; 0 where there is nothing to measure
-    for after in (False, True):
-        records = [a.record(a.model, after) for a in attempts]
+    for patched in (False, True):
+        records = [a.record(a.model, patched) for a in attempts]
         value = scored_run(plan.plan, outcome.alignment, records).value if attempts else 0.0
         metrics.append(0.0 if math.isnan(value) else value)
     aimed = [a for a in attempts if a.targets]
     method = method_of()
-    how = (
-        f"black box, {QUERIES} queries"
-        if method.black_box
-        else f"gradient, {method.mask}, {plan.options.steps} steps"
-    )
-    fewer = f", on {tried} of {len(attempts)} images (the others were broken with a smaller budget)"
+    engine = f"gradient, {method.mask}, {plan.options.steps} steps"
+    if method.black_box:
+        engine = f"black box, {QUERIES} queries"
+    if attacked < len(attempts):
+        others = "the others were broken with a smaller budget"
+        engine += f", on {attacked} of {len(attempts)} images ({others})"
     level = AttackLevel(
         threat=name_of(pixels, square),
         pixels=pixels,
@@ -169,6 +163,6 @@ def _level(
         broken=sum(a.success for a in aimed),
         images=len(attempts),
         mean_pixels=sum(a.pixels for a in aimed) / len(aimed) if aimed else None,
-        engine=how + (fewer if tried < len(attempts) else ""),
+        engine=engine,
     )
     return LevelResult(level, attempts)

@@ -25,7 +25,7 @@ from holdfast.engine.store import to_json
 MOST = 10  # images named in one finding
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 VERSION = "2.1.0"
-Level: TypeAlias = Literal["warning", "note"]
+Level: TypeAlias = Literal["error", "warning", "note"]
 # XML 1.0 does not allow these, escaped or not; most parsers reject the whole file for one of them.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -34,7 +34,7 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 class Finding:
     """A finding: its kind, a stable key, its text, the command that reproduces it, and its numbers."""
 
-    kind: Literal["noise", "attack", "square", "spec", "recheck", "matrix"]
+    kind: str  # of KINDS, or gate/PATTERN
     key: str  # the same in every run
     text: str
     command: str
@@ -55,31 +55,30 @@ KINDS: dict[str, str] = {
 
 def findings(audit: Audit) -> tuple[Finding, ...]:
     """All findings of the audit, in the order of its engines."""
-    found = []
+    results = []
     for of in (_noise, _attack, _squares, _specs, _rechecks, _matrix):
-        for one in of(audit):
-            if one.images is not None and one.images < ENOUGH:  # a note instead of a warning
-                one = replace(one, level="note", text=f"{one.text} Indication only (n = {one.images}).")
-            found.append(one)
-    return tuple(found)
+        for finding in of(audit):
+            if finding.images is not None and finding.images < ENOUGH:  # a note instead of a warning
+                text = f"{finding.text} Indication only (n = {finding.images})."
+                finding = replace(finding, level="note", text=text)
+            results.append(finding)
+    return tuple(results)
 
 
 def _noise(audit: Audit) -> Iterator[Finding]:
-    title = audit.clean.title
-    noises = [*audit.noises, *([audit.combined] if audit.combined else [])]
-    for one in noises:
-        if one.outcome == "measured" and one.points_lost is not None and one.low is not None and one.low > 0:
-            low = _points(one.low)
-            ends = f"{low} to {_points(one.high)}" if one.high is not None else f"{low} or more"
-            lost = f"{_points(one.points_lost)} points lost (95% interval {ends}, n = {one.images})"
-            text = f"{one.label}: {title}, {lost}."
-            numbers = _fields(one, "points_lost", "low", "high", "images")
-            key = one.family if one.family == "combined" else one.label
-            yield Finding("noise", key, text, one.command, numbers=numbers, images=one.images)
+    for noise in audit.all_noises:
+        if noise.outcome == "measured" and noise.points_lost is not None and (noise.low or 0) > 0:
+            low = _points(noise.low or 0)
+            ends = f"{low} to {_points(noise.high)}" if noise.high is not None else f"{low} or more"
+            lost = f"{_points(noise.points_lost)} points lost (95% interval {ends}, n = {noise.images})"
+            text = f"{noise.label}: {audit.clean.title}, {lost}."
+            numbers = _fields(noise, "points_lost", "low", "high", "images")
+            key = noise.family if noise.family == "combined" else noise.label
+            yield Finding("noise", key, text, noise.command, numbers, images=noise.images)
 
 
-def _fields(one: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in names}
+def _fields(result: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(result, name) for name in names}
 
 
 def _points(value: float) -> str:
@@ -88,14 +87,14 @@ def _points(value: float) -> str:
 
 
 def _attack(audit: Audit) -> Iterator[Finding]:
-    for one in audit.attacks:
-        if one.broken:
-            fall = f"{audit.clean.title} falls from {one.before:.3f} to {one.after:.3f}"
-            pixels = f"At most {one.pixels} scattered pixels"
-            text = f"{pixels} hide every detected object in {one.broken} of {one.aimed} images; {fall}."
-            numbers = {**_fields(one, "pixels", "broken", "aimed"), "Se": one.effect}
-            numbers |= _fields(one, "before", "after", "engine")
-            yield Finding("attack", one.threat, text, one.command, numbers=numbers, images=one.aimed)
+    for level in audit.attacks:
+        if level.broken:
+            fall = f"{audit.clean.title} falls from {level.before:.3f} to {level.after:.3f}"
+            pixels = f"At most {level.pixels} scattered pixels"
+            text = f"{pixels} hide every detected object in {level.broken} of {level.aimed} images; {fall}."
+            numbers = {**_fields(level, "pixels", "broken", "aimed"), "Se": level.effect}
+            numbers |= _fields(level, "before", "after", "engine")
+            yield Finding("attack", level.threat, text, level.command, numbers, images=level.aimed)
 
 
 def _squares(audit: Audit) -> Iterator[Finding]:
@@ -108,43 +107,42 @@ def _squares(audit: Audit) -> Iterator[Finding]:
         if worst.where is not None:
             text += f" Worst: {worst.image} at column {worst.where[0]}, row {worst.where[1]}."
         numbers = {"broken": len(broken), "images": len(proofs), "engine": worst.engine}
-        yield Finding("square", SQUARE, text, worst.command, numbers=numbers, images=len(proofs))
+        yield Finding("square", SQUARE, text, worst.command, numbers, images=len(proofs))
 
 
 def _specs(audit: Audit) -> Iterator[Finding]:
-    for one in audit.proofs:
-        if one.threat != SQUARE and one.answer == "violated":
-            of = f" of {one.image}" if one.image and one.image != one.threat else ""
-            note = f" ({one.note})" if one.note else ""
-            text = f"Specification {one.threat}{of} is violated (engine {one.engine}){note}."
-            yield Finding("spec", f"{one.threat} {one.image}", text, one.command)
+    for proof in audit.proofs:
+        if proof.threat != SQUARE and proof.answer == "violated":
+            of = f" of {proof.image}" if proof.image and proof.image != proof.threat else ""
+            note = f" ({proof.note})" if proof.note else ""
+            text = f"Specification {proof.threat}{of} is violated (engine {proof.engine}){note}."
+            yield Finding("spec", f"{proof.threat} {proof.image}", text, proof.command)
 
 
 def _rechecks(audit: Audit) -> Iterator[Finding]:
     """One finding per threat, deployment and change, because there may be hundreds of images."""
     groups: dict[tuple[str, str, str], list[Recheck]] = {}
-    for one in audit.findings:
-        groups.setdefault((one.threat, one.deployment, one.was), []).append(one)
+    for recheck in audit.findings:
+        groups.setdefault((recheck.threat, recheck.deployment, recheck.was), []).append(recheck)
     for (threat, deployment, was), rows in groups.items():
         words = "holds for the training pipeline, violated" if was == "holds" else "violated, but holds"
         images = [r.image or r.threat for r in rows]
         text = f"{threat}: {words} under {deployment} ({len(rows)}×): {some(images, MOST)}."
         numbers = {"count": len(rows), "deployment": deployment, "threat": threat, "images": images[:MOST]}
         level: Level = "warning" if was == "holds" else "note"
-        yield Finding(
-            "recheck", f"{threat} {deployment} {was}", text, audit.command, numbers=numbers, level=level
-        )
+        key = f"{threat} {deployment} {was}"
+        yield Finding("recheck", key, text, audit.command, numbers, level=level)
 
 
 def _matrix(audit: Audit) -> Iterator[Finding]:
-    for one in audit.matrix.cells:
-        if one.effect == "magnified" and one.extra_points_lost is not None:
-            ends = f"{_points(one.low or 0.0)} to {_points(one.high or 0.0)}"
-            lost = f"{_points(one.extra_points_lost)} more points lost (95% interval {ends})"
-            text = f"{one.threat} with {one.deployment}: {lost} than the sum of both alone."
-            numbers = _fields(one, "extra_points_lost", "low", "high", "value")
-            key = f"{one.threat} {one.deployment}"
-            yield Finding("matrix", key, text, one.command, numbers=numbers, images=one.images)
+    for cell in audit.matrix.cells:
+        if cell.effect == "magnified" and cell.extra_points_lost is not None:
+            ends = f"{_points(cell.low or 0.0)} to {_points(cell.high or 0.0)}"
+            lost = f"{_points(cell.extra_points_lost)} more points lost (95% interval {ends})"
+            text = f"{cell.threat} with {cell.deployment}: {lost} than the sum of both alone."
+            numbers = _fields(cell, "extra_points_lost", "low", "high", "value")
+            key = f"{cell.threat} {cell.deployment}"
+            yield Finding("matrix", key, text, cell.command, numbers, images=cell.images)
 
 
 def junit(audit: Audit, judged: Sequence[GateVerdict]) -> str:
@@ -180,17 +178,17 @@ def junit(audit: Audit, judged: Sequence[GateVerdict]) -> str:
 
 
 def _cases(audit: Audit, judged: Sequence[GateVerdict]) -> list[ET.Element]:
-    commands = _commands(audit)
-    cases = []
-    for one in judged:
-        about = {"name": gate_title(one.gate), "classname": f"holdfast.{one.gate.name.partition('.')[0]}"}
+    commands, cases = _commands(audit), []
+    for verdict in judged:
+        gate, sentence = verdict.gate, verdict_sentence(verdict)
+        about = {"name": gate_title(gate), "classname": f"holdfast.{gate.name.partition('.')[0]}"}
         case = _element("testcase", {**about, "time": "0.000"})
-        command, sentence = commands.get(one.gate.name, audit.command), verdict_sentence(one)
-        if one.failed:
+        command = commands.get(gate.name, audit.command)
+        if verdict.failed:
             again = f"\nreproduce: {command}" if command else ""
-            kind = {"message": sentence, "type": "not measured" if one.value is None else "gate"}
-            case.append(_element("failure", kind, f"fail if {one.gate.text}\n{sentence}{again}"))
-        elif not one.decided:
+            kind = {"message": sentence, "type": "not measured" if verdict.value is None else "gate"}
+            case.append(_element("failure", kind, f"fail if {gate.text}\n{sentence}{again}"))
+        elif not verdict.decided:
             case.append(_element("skipped", {"message": sentence}))
         else:
             case.append(_element("system-out", text=sentence))
@@ -199,8 +197,7 @@ def _cases(audit: Audit, judged: Sequence[GateVerdict]) -> list[ET.Element]:
 
 
 def _commands(audit: Audit) -> dict[str, str]:
-    """The command behind each number that a gate can name."""
-    return {name: one.command for name, one in measured(audit).items()}
+    return {name: number.command for name, number in measured(audit).items()}
 
 
 def _part(part: Part) -> ET.Element:
@@ -210,19 +207,19 @@ def _part(part: Part) -> ET.Element:
         case.append(_element("skipped", {"message": part.skipped}))
     else:
         ran = f"ran on {part.images} of {part.of} images" if part.images else "ran"
-        left = f"; skipped: {part.skipped}" if part.skipped else ""
+        skipped = f"; skipped: {part.skipped}" if part.skipped else ""
         again = f"\nreproduce: {part.command}" if part.command else ""
-        case.append(_element("system-out", text=f"{ran}{left}{again}"))
+        case.append(_element("system-out", text=f"{ran}{skipped}{again}"))
     return case
 
 
 def _timestamp(created: str) -> dict[str, str]:
     """The timestamp in the form of the schema: UTC, without an offset; empty if the audit has none."""
     try:
-        moment = datetime.fromisoformat(created)
+        time = datetime.fromisoformat(created)
     except ValueError:
         return {}
-    utc = moment.astimezone(UTC) if moment.tzinfo else moment
+    utc = time.astimezone(UTC) if time.tzinfo else time
     return {"timestamp": utc.replace(tzinfo=None).isoformat(timespec="seconds")}
 
 
@@ -240,16 +237,17 @@ def sarif(audit: Audit, judged: Sequence[GateVerdict], root: Path | None = None)
     region = {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1}
     location = {"artifactLocation": {"uri": model_uri(path, root or Path.cwd())}, "region": region}
     rules = _rules(audit, judged)
-    places = {rule["id"]: place for place, rule in enumerate(rules)}
-    rows = _gate_results(audit, judged)
-    rows += [_result(f.kind, f.level, f.text, f.key, f.numbers, f.command) for f in findings(audit)]
-    locations = [{"physicalLocation": location}]
-    results = [{**row, "ruleIndex": places[row["ruleId"]], "locations": locations} for row in rows]
+    index = {rule["id"]: number for number, rule in enumerate(rules)}
+    places = [{"physicalLocation": location}]
+    results = [
+        {**_result(finding), "ruleIndex": index[finding.kind], "locations": places}
+        for finding in (*_gate_findings(audit, judged), *findings(audit))
+    ]
     version = {"version": audit.versions["holdfast"]} if audit.versions.get("holdfast") else {}
     line = {"commandLine": audit.command} if audit.command else {}
-    left = [("note", f"{p.name}: skipped: {p.skipped}") for p in audit.parts if p.skipped]
+    skipped = [("note", f"{p.name}: skipped: {p.skipped}") for p in audit.parts if p.skipped]
     failed = [("warning", f"failed image: {name}") for name in audit.failed]
-    notes = [{"level": level, "message": {"text": text}} for level, text in (*left, *failed)]
+    notes = [{"level": level, "message": {"text": text}} for level, text in (*skipped, *failed)]
     run = {
         "tool": {"driver": {"name": "holdfast", **version, "rules": rules}},
         "invocations": [{"executionSuccessful": True, **line, "toolExecutionNotifications": notes}],
@@ -272,15 +270,12 @@ def model_uri(path: str, root: Path) -> str:
 
 def _rules(audit: Audit, judged: Sequence[GateVerdict]) -> list[dict[str, Any]]:
     """One rule per pattern of the names in the gates, then one per kind of finding."""
-    patterns = dict.fromkeys(required_pattern(one.gate.name, audit) for one in judged)
-    gates = [
-        _rule(f"gate/{p.text}", f"Gate on {p.text}: {p.meaning}.", f"Unit: {p.unit}.", "error")
-        for p in patterns
-    ]
-    own = [
-        _rule(kind, text, "A finding of the audit, not a gate.", "warning") for kind, text in KINDS.items()
-    ]
-    return [*gates, *own]
+    rules = []
+    for p in dict.fromkeys(required_pattern(verdict.gate.name, audit) for verdict in judged):
+        short = f"Gate on {p.text}: {p.meaning}."
+        rules.append(_rule(f"gate/{p.text}", short, f"Unit: {p.unit}.", "error"))
+    more = "A finding of the audit, not a gate."
+    return rules + [_rule(kind, text, more, "warning") for kind, text in KINDS.items()]
 
 
 def _rule(name: str, short: str, more: str, level: str) -> dict[str, Any]:
@@ -293,27 +288,26 @@ def _rule(name: str, short: str, more: str, level: str) -> dict[str, Any]:
     }
 
 
-def _gate_results(audit: Audit, judged: Sequence[GateVerdict]) -> list[dict[str, Any]]:
-    commands, rows = _commands(audit), []
-    for one in (one for one in judged if one.failed or not one.decided):
-        gate, level = one.gate, "error" if one.failed else "note"
-        numbers = {"gate": gate.text, "value": one.value, "bound": gate.bound}
-        numbers |= _fields(one, "reason", "images")
+def _gate_findings(audit: Audit, judged: Sequence[GateVerdict]) -> Iterator[Finding]:
+    """The gates that failed, as errors, and those that are not decided, as notes."""
+    commands = _commands(audit)
+    for verdict in (verdict for verdict in judged if verdict.failed or not verdict.decided):
+        gate = verdict.gate
+        numbers = {"gate": gate.text, "value": verdict.value, "bound": gate.bound}
+        numbers |= _fields(verdict, "reason", "images")
         rule, command = required_pattern(gate.name, audit).text, commands.get(gate.name, audit.command)
-        text = f"Gate {verdict_sentence(one)}."
-        rows.append(_result(f"gate/{rule}", level, text, gate.text, numbers, command))
-    return rows
+        text = f"Gate {verdict_sentence(verdict)}."
+        level: Level = "error" if verdict.failed else "note"
+        yield Finding(f"gate/{rule}", gate.text, text, command, numbers, level=level)
 
 
-def _result(
-    rule: str, level: str, text: str, key: str, numbers: dict[str, Any], command: str
-) -> dict[str, Any]:
-    again = f" Reproduce: {command}" if command else ""
-    hashed = hashlib.sha256(f"{rule}\n{key}".encode("utf-8", "replace")).hexdigest()[:16]
+def _result(finding: Finding) -> dict[str, Any]:
+    again = f" Reproduce: {finding.command}" if finding.command else ""
+    key = f"{finding.kind}\n{finding.key}".encode("utf-8", "replace")
     return {
-        "ruleId": rule,
-        "level": level,
-        "message": {"text": text + again},
-        "partialFingerprints": {"primaryLocationLineHash": f"{hashed}:1"},
-        "properties": {**numbers, "command": command},
+        "ruleId": finding.kind,
+        "level": finding.level,
+        "message": {"text": finding.text + again},
+        "partialFingerprints": {"primaryLocationLineHash": f"{hashlib.sha256(key).hexdigest()[:16]}:1"},
+        "properties": {**finding.numbers, "command": finding.command},
     }

@@ -59,7 +59,7 @@ def audit(options: AuditOptions) -> int:
 def _run(plan: AuditPlan, began: float | None = None) -> AuditState:
     """Run the audit of a plan, with progress on standard error; its time runs from `began`."""
     from holdfast.audit.run import audit as run
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.evaluate.cli import print_data_notes
 
     print_data_notes(plan.plan)
@@ -101,10 +101,10 @@ def write_outputs(state: AuditState, judged: Sequence[GateVerdict], options: Aud
     from holdfast.config.output import write_json
     from holdfast.engine.store import write_atomic
     from holdfast.evaluate.per_image import records_of, write_records
-    from holdfast.noise.vision.per_image import record_sets
+    from holdfast.noise.vision.run import record_sets
 
     if options.json:
-        gates = [dataclasses.asdict(one) for one in judged]
+        gates = [dataclasses.asdict(verdict) for verdict in judged]
         write_json(options.json, {**as_plain(state.result), "gates": gates})
     if options.junit or options.sarif:
         from holdfast.audit.ci import junit, sarif
@@ -144,38 +144,30 @@ def print_verdict(state: AuditState, judged: Sequence[GateVerdict]) -> int:
         say("Raise --budget (or pass none) to run more; the page lists the command of each part.")
     if judged:
         say("\n" + to_text(gates_table(judged)))
-    say(f"Next: {next_step(result, [one.gate.text for one in judged if one.failed])}")
-    if any(not one.decided for one in judged):
+    failed_gates = [gate_verdict.gate.text for gate_verdict in judged if gate_verdict.failed]
+    say(f"Next: {next_step(result, failed_gates)}")
+    if not all(gate_verdict.decided for gate_verdict in judged):
         say("Gates on too few images are not decided: test more images or lower --min-images.")
     for warning in state.evaluation.result.get("warnings", ()) if state.evaluation else ():
         sys.stderr.write(f"warning  {warning}\n")
     sys.stderr.write(f"run      {state.plan.folder}\n")
     for failure in result.failed[:20]:
         sys.stderr.write(f"failed   {failure}\n")
-    return 1 if any(one.failed for one in judged) else 4 if result.failed else 0
+    return 1 if failed_gates else 4 if result.failed else 0
 
 
 def demo(options: DemoOptions) -> int:
     """Audit the embedded detector: accuracy, system noise, attacks, proofs, and every combination of them."""
     check_outputs({"--out": options.out}, {})
-    audited = carry(
-        options,
-        AuditOptions,
-        model=MODEL,
-        data=f"signs:0:{options.images}",
-        images=None,
-        attack_images=8,
-        square_images=8,
-        pixels=(100, 1000),
-    )
+    counts = {"images": None, "attack_images": 8, "square_images": 8, "pixels": (100, 1000)}
+    audited = carry(options, AuditOptions, model=MODEL, data=f"signs:0:{options.images}", **counts)
     state = _run(audit_plan(audited))
-    more = [_contest(options), beyond_section(options)] if options.more else []
+    more = [_contest(options), other_models_section(options)] if options.more else []
     _write(state, (), audited, more)
     return print_verdict(state, ())
 
 
 def _contest(options: DemoOptions) -> Section:
-    """A section with a small contest and its baselines."""
     from holdfast.contest.baselines import enter_baselines
     from holdfast.contest.board import board
     from holdfast.contest.contest import open_contest
@@ -183,7 +175,7 @@ def _contest(options: DemoOptions) -> Section:
     from holdfast.contest.options import InitOptions
     from holdfast.contest.page import board_section
     from holdfast.contest.rules import RULES_FILE
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
 
     images, jobs = options.contest_images, options.jobs
     folder = options.runs / f"contest-{images}"
@@ -198,15 +190,16 @@ def _contest(options: DemoOptions) -> Section:
     return board_section(board(folder))
 
 
-def beyond_section(options: DemoOptions) -> Section:
+def other_models_section(options: DemoOptions) -> Section:
     """The shipped language and speech models under noise, each on a few examples."""
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.noise.speech.cli import plans_of, suite_of
     from holdfast.noise.speech.result import paper_table
     from holdfast.report.parts import Section
 
-    figures, where = _language(options), carry(options, RunOptions)
-    noise = carry(where, NoiseOptions, models_data=SPEECH, task="speech", images=options.clips)
+    figures = _language(options)
+    shared = carry(options, RunOptions)
+    noise = carry(shared, NoiseOptions, models_data=SPEECH, task="speech", images=options.clips)
     suite, _ = suite_of(plans_of(noise), command_line(noise), progress)
     figures.append(_figure("Speech: spectrogram error", paper_table(suite)))
     lead = "System noise of the shipped language and speech models."
@@ -215,7 +208,7 @@ def beyond_section(options: DemoOptions) -> Section:
 
 def _language(options: DemoOptions) -> list[Figure]:
     from holdfast.core.extras import install_hint
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.noise.language.cli import plan_of
     from holdfast.noise.language.result import models_table
     from holdfast.noise.language.run import measure, prepare
@@ -223,8 +216,8 @@ def _language(options: DemoOptions) -> list[Figure]:
     if hint := install_hint("tokenizers"):
         sys.stderr.write(f"note     skipped the language models: {hint}\n")
         return []
-    where = carry(options, RunOptions)
-    noise = carry(where, NoiseOptions, models_data=LANGUAGE, task="language", images=options.questions)
+    shared = carry(options, RunOptions)
+    noise = carry(shared, NoiseOptions, models_data=LANGUAGE, task="language", images=options.questions)
     table = models_table(measure(prepare(plan_of(noise), progress), progress))
     return [_figure("Language: accuracy by answer likelihood", table)]
 

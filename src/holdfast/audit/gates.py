@@ -39,37 +39,31 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
 }
 FAIL_IF = "fail-if"  # the list in the table [gates] of an experiment
 MIN_IMAGES = "min-images"  # the number in the same table
-_SHAPE = re.compile(r"\s*([^\s<>=!]+)\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*")
-_WANTED = f"NAME, one of {' '.join(OPERATORS)}, and a number, such as 'noise.map50.points_lost > 2'"
+_GATE = re.compile(r"\s*([^\s<>=!]+)\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*")
+_EXPECTED = f"NAME, one of {' '.join(OPERATORS)}, and a number, such as 'noise.map50.points_lost > 2'"
 
 
 @dataclass(frozen=True)
 class Gate:
-    """A condition that must not be true; `title` is the name given by its author.
-
-    `min_images`: minimum number of images to decide it; None: the argument of `judge`.
-    """
+    """A condition that must not be true."""
 
     text: str
     name: str
     op: str
     bound: float
-    title: str = ""
-    min_images: int | None = None
+    title: str = ""  # given by its author
+    min_images: int | None = None  # minimum number to decide it; None: the argument of `judge`
 
 
 @dataclass(frozen=True)
 class GateVerdict:
-    """The verdict on a gate: the number (None: not measured) and the reason, or what the number refers to.
-
-    `images` is the n of the value (None: it is not an estimate).
-    """
+    """The verdict on a gate: the number, and the reason or what the number refers to."""
 
     gate: Gate
-    value: float | None
+    value: float | None  # None: not measured
     failed: bool
     reason: str = ""
-    images: int | None = None
+    images: int | None = None  # n of the value; None: it is not an estimate
     decided: bool = True
 
     @property
@@ -80,10 +74,10 @@ class GateVerdict:
 
 def gate_of(text: str, where: str = "--fail-if", title: str = "") -> Gate:
     """The gate of 'noise.map50.points_lost > 2', or InputError; `check` checks its name."""
-    found = _SHAPE.fullmatch(text)
-    if found is None:
-        raise InputError(f"{where}: expected {_WANTED}, got {text!r}")
-    name, sign, number = found.groups()
+    match = _GATE.fullmatch(text)
+    if match is None:
+        raise InputError(f"{where}: expected {_EXPECTED}, got {text!r}")
+    name, sign, number = match.groups()
     bound = math.nan
     with suppress(ValueError):
         bound = float(number)
@@ -97,9 +91,9 @@ def gates_of(plain: object, where: str) -> tuple[Gate, ...]:
     """The gates of a table [gates]: fail-if = ["…"], a title = "…", a name = "> 2"; min-images for all."""
     if not isinstance(plain, Mapping):
         raise InputError(f'{where}: expected a table with {FAIL_IF} = ["…"], got {plain!r}')
-    least = min_images_of(plain.get(MIN_IMAGES), f"{where}.{MIN_IMAGES}")
-    rest = {key: value for key, value in plain.items() if key != MIN_IMAGES}
-    return tuple(replace(gate, min_images=least) for gate in _entries(rest, where, ""))
+    min_images = min_images_of(plain.get(MIN_IMAGES), f"{where}.{MIN_IMAGES}")
+    gates = {key: value for key, value in plain.items() if key != MIN_IMAGES}
+    return tuple(replace(gate, min_images=min_images) for gate in _entries(gates, where, ""))
 
 
 def min_images_of(value: object, where: str) -> int | None:
@@ -117,19 +111,19 @@ def _entries(table: Mapping[str, object], where: str, begin: str) -> Iterator[Ga
         place = f"{where}.{name}"
         if isinstance(value, Mapping):  # noise.map50.points_lost without quotes is a table in a table
             yield from _entries(value, where, f"{name}.")
-        elif isinstance(value, str) and name != FAIL_IF:
-            bare = value.lstrip().startswith(tuple("<>=!"))
-            yield gate_of(f"{name} {value}", place) if bare else gate_of(value, place, name)
-        elif name == FAIL_IF and isinstance(value, str | list):
+        elif name == FAIL_IF:
+            if not isinstance(value, str | list):
+                raise InputError(f"{place}: expected a list of gates: {_EXPECTED}; got {value!r}")
             for number, text in enumerate([value] if isinstance(value, str) else value):
                 if not isinstance(text, str):
                     raise InputError(f"{place}[{number}]: expected a gate, got {text!r}")
                 yield gate_of(text, f"{place}[{number}]")
+        elif isinstance(value, str):
+            bare = value.lstrip().startswith(tuple("<>=!"))
+            yield gate_of(f"{name} {value}", place) if bare else gate_of(value, place, name)
         else:
-            known = name == FAIL_IF
-            wanted = "a list of gates" if known else "a gate"
-            hint = f"; a list of gates is called {FAIL_IF}" if isinstance(value, list) and not known else ""
-            raise InputError(f"{place}: expected {wanted}: {_WANTED}; got {value!r}{hint}")
+            hint = f"; a list of gates is called {FAIL_IF}" if isinstance(value, list) else ""
+            raise InputError(f"{place}: expected a gate: {_EXPECTED}; got {value!r}{hint}")
 
 
 def read_gates(file: Path) -> tuple[Gate, ...]:
@@ -148,7 +142,12 @@ def read_gates(file: Path) -> tuple[Gate, ...]:
 def check(gates: Sequence[Gate], audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> None:
     """Raise InputError if a gate has an unknown name or can never be true. Call it before a run."""
     for gate in gates:
-        _check_renamed(gate)
+        new = current_name(gate.name)
+        if new != gate.name:  # with the gate as it is written now
+            points = new.startswith("noise.")
+            bound, unit_hint = (100 * gate.bound, " (in percentage points)") if points else (gate.bound, "")
+            hint = f"did you mean '{new} {gate.op} {bound:g}'{unit_hint}?"
+            raise InputError(f"gate {gate.text!r}: {gate.name} is a former name; {hint}")
         unit = required_pattern(gate.name, audit, metrics).unit
         low, high = RANGES[unit]
         never = (gate.op == ">" and gate.bound >= high) or (gate.op == "<" and gate.bound <= low)
@@ -162,44 +161,36 @@ def check(gates: Sequence[Gate], audit: Audit | None = None, metrics: Sequence[s
         raise InputError(f"gate {gate.text!r}: {gate.name} is {kind} {span}, {why}{hint}")
 
 
-def _check_renamed(gate: Gate) -> None:
-    """Raise InputError for the former name of a number, with the gate as it is written now."""
-    new = current_name(gate.name)
-    if new == gate.name:
-        return
-    points = new.startswith("noise.")
-    bound, unit = (100 * gate.bound, " (in percentage points)") if points else (gate.bound, "")
-    hint = f"did you mean '{new} {gate.op} {bound:g}'{unit}?"
-    raise InputError(f"gate {gate.text!r}: {gate.name} is a former name; {hint}")
-
-
 def judge(
-    gates: Sequence[Gate], found: Audit | Mapping[str, float], min_images: int = ENOUGH
+    gates: Sequence[Gate], result: Audit | Mapping[str, float], min_images: int = ENOUGH
 ) -> tuple[GateVerdict, ...]:
     """The verdict on every gate; InputError for an unknown name.
 
-    `found` is the audit, which gives the reasons, or only its values. A number from fewer than `min_images`
+    `result` is the audit, which gives the reasons, or only its values. A number from fewer than `min_images`
     images decides nothing; a gate's own minimum takes precedence.
     """
-    audit = found if isinstance(found, Audit) else None
+    audit = result if isinstance(result, Audit) else None
     check(gates, audit)
-    values = measured(found) if isinstance(found, Audit) else {n: NamedValue(v) for n, v in found.items()}
+    values = measured(result) if isinstance(result, Audit) else {n: NamedValue(v) for n, v in result.items()}
     return tuple(_verdict(gate, values, audit, gate.min_images or min_images) for gate in gates)
 
 
-def _verdict(gate: Gate, values: Mapping[str, NamedValue], audit: Audit | None, least: int) -> GateVerdict:
-    got = values.get(gate.name)
-    if got is None or math.isnan(got.value):
+def _verdict(
+    gate: Gate, values: Mapping[str, NamedValue], audit: Audit | None, min_images: int
+) -> GateVerdict:
+    number = values.get(gate.name)
+    if number is None or math.isnan(number.value):
         return GateVerdict(gate, None, True, f"not measured{_why_missing(gate.name, audit)}")
     largest = values.get("attack.largest", NamedValue(0.0)).value
-    if math.isinf(got.value) and not _reaches(gate, largest):
-        tried = f"no budget up to {largest:g} px breaks an image, and larger budgets were not tried"
-        return GateVerdict(gate, None, True, f"not measured: {tried}")
-    if got.images is not None and got.images < least:
-        about = f" ({got.about})" if got.about else ""
-        why = f"n = {got.images} < {least} (--{MIN_IMAGES}){about}"
-        return GateVerdict(gate, got.value, False, why, got.images, decided=False)
-    return GateVerdict(gate, got.value, OPERATORS[gate.op](got.value, gate.bound), got.about, got.images)
+    if math.isinf(number.value) and not _reaches(gate, largest):
+        why = f"no budget up to {largest:g} px breaks an image, and larger budgets were not tried"
+        return GateVerdict(gate, None, True, f"not measured: {why}")
+    value, images = number.value, number.images
+    if images is not None and images < min_images:
+        about = f" ({number.about})" if number.about else ""
+        why = f"n = {images} < {min_images} (--{MIN_IMAGES}){about}"
+        return GateVerdict(gate, value, False, why, images, decided=False)
+    return GateVerdict(gate, value, OPERATORS[gate.op](value, gate.bound), number.about, images)
 
 
 def _reaches(gate: Gate, largest: float) -> bool:
@@ -217,13 +208,15 @@ def _why_missing(name: str, audit: Audit | None) -> str:
     parts = [part for part in audit.parts if part.name in pattern.parts]
     words = _noise_words(name, audit)
     if name.startswith("attack.") and audit.attacks:
-        only = f"the attack ran only with {', '.join(s.threat for s in audit.attacks)}"
-        own = [s for s in audit.attacks if name.startswith(f"attack.{s.threat}.")][:1]
-        targets = [f"at {s.threat}, {s.aimed} of {s.images} images had a detected object" for s in own]
-        words += targets or [only]
+        why = f"the attack ran only with {', '.join(s.threat for s in audit.attacks)}"
+        for s in audit.attacks:
+            if name.startswith(f"attack.{s.threat}."):
+                why = f"at {s.threat}, {s.aimed} of {s.images} images had a detected object"
+        words.append(why)
     for part in parts:
         some = f"; {part.images} of {part.of} images ran" if part.images else ""
-        words += [f"{part.name} skipped {part.skipped}{some}"] if part.skipped else []
+        if part.skipped:
+            words.append(f"{part.name} skipped {part.skipped}{some}")
     if not words and not parts:
         needed = " or ".join(pattern.parts)
         return f": this audit did not run {needed}" if needed else ": the audit has no parts"
@@ -233,18 +226,18 @@ def _why_missing(name: str, audit: Audit | None) -> str:
 def _noise_words(name: str, audit: Audit) -> list[str]:
     """Why the noise options behind the name gave no number, three of them at most."""
     metric = audit.clean.metric
-    found = []
-    for cause in audit.noises:
-        option = cause.label.removeprefix(f"{cause.family}=")
-        begins = (f"noise.{cause.family}.{option}.{metric}.", f"noise.{cause.family}.{metric}.")
-        if not name.startswith((*begins, f"noise.{metric}.points_lost")) or cause.outcome in STILL:
+    reasons = []
+    for noise in audit.noises:
+        option = noise.label.removeprefix(f"{noise.family}=")
+        begins = (f"noise.{noise.family}.{option}.{metric}.", f"noise.{noise.family}.{metric}.")
+        if not name.startswith((*begins, f"noise.{metric}.points_lost")) or noise.outcome in STILL:
             continue
-        if cause.points_lost is None or math.isnan(cause.points_lost):
-            got = "gave no number" if cause.outcome == "measured" else f"is {cause.outcome}"
-            found.append(f"{cause.label} {got}" + (f" ({cause.note})" if cause.note else ""))
-        elif name.endswith(ENDS) and None in (cause.low, cause.high):
-            found.append(f"{cause.label} has no interval")
-    return found[:3]
+        if noise.points_lost is None or math.isnan(noise.points_lost):
+            why = "gave no number" if noise.outcome == "measured" else f"is {noise.outcome}"
+            reasons.append(f"{noise.label} {why}" + (f" ({noise.note})" if noise.note else ""))
+        elif name.endswith(ENDS) and None in (noise.low, noise.high):
+            reasons.append(f"{noise.label} has no interval")
+    return reasons[:3]
 
 
 def gates_table(judged: Sequence[GateVerdict]) -> Table:
@@ -256,13 +249,10 @@ def gates_table(judged: Sequence[GateVerdict]) -> Table:
 
 def count_verdicts(judged: Sequence[GateVerdict]) -> str:
     """The number of gates per verdict: 1 failed, 2 not decided, 3 passed."""
-    found = Counter(one.verdict for one in judged)
-    counts = [f"{found[word]} {word}" for word in ("failed", "not decided", "passed") if found[word]]
-    return (
-        f"all {len(judged)} {judged[0].verdict}"
-        if len(counts) == 1 and len(judged) > 1
-        else ", ".join(counts)
-    )
+    number = Counter(verdict.verdict for verdict in judged)
+    if len(number) == 1 and len(judged) > 1:
+        return f"all {len(judged)} {judged[0].verdict}"
+    return ", ".join(f"{number[word]} {word}" for word in ("failed", "not decided", "passed") if number[word])
 
 
 def value_text(value: float | None) -> str:
@@ -274,16 +264,16 @@ def value_text(value: float | None) -> str:
     return str(int(value)) if value.is_integer() else f"{value:.6g}"
 
 
-def verdict_sentence(one: GateVerdict) -> str:
+def verdict_sentence(judged: GateVerdict) -> str:
     """The verdict of a gate in one sentence."""
-    if one.value is None:
-        return f"{gate_title(one.gate)}: failed, {one.reason}"
-    if not one.decided:
-        return f"{gate_title(one.gate)}: not decided: {one.reason}, measured {value_text(one.value)}"
-    images = f"n = {one.images}" if one.images is not None else ""
-    about = "; ".join(filter(None, (images, one.reason)))
-    value = f"{value_text(one.value)}{f' ({about})' if about else ''}"
-    return f"{gate_title(one.gate)}: {one.verdict}, measured {value}"
+    title, value = gate_title(judged.gate), value_text(judged.value)
+    if judged.value is None:
+        return f"{title}: failed, {judged.reason}"
+    if not judged.decided:
+        return f"{title}: not decided: {judged.reason}, measured {value}"
+    images = f"n = {judged.images}" if judged.images is not None else ""
+    about = "; ".join(filter(None, (images, judged.reason)))
+    return f"{title}: {judged.verdict}, measured {value}{f' ({about})' if about else ''}"
 
 
 def gate_title(gate: Gate) -> str:

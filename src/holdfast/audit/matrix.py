@@ -46,28 +46,29 @@ def matrix(
     `names` are the images (None: all of the plan's dataset). Images that an integer precision was calibrated
     on are skipped in all cells, and so is an image that fails in one; the notes say how many.
     """
-    columns = [as_trained(prepared), *(one for one in deployments if label_of(one) != TRAINED)]
-    titles = [label_of(one) for one in columns]
+    columns = [as_trained(prepared), *(d for d in deployments if label_of(d) != TRAINED)]
+    titles = [label_of(column) for column in columns]
     twice = next((name for name in titles if titles.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"expected deployments of different names, got {twice!r} twice")
     dataset = prepared.noise.plan.dataset
-    there = [printable(entry.name) for entry in dataset.entries]  # as records name them
-    wanted = set(there) if names is None else {printable(name) for name in names}
-    unknown = sorted(wanted.difference(there))
-    if unknown:
-        raise InputError(f"{unknown[0]}: expected the name of an image of {dataset.name}")
-    images = [name for name in there if name in wanted]
-    able, kept, problems, notes = _testable(columns, images)
-    records, failed = replay(prepared, able, threats, kept, watch)
-    sides, problems, gone = _common_sides(prepared, records, kept, problems | failed)
-    if gone:
-        why = f"they fail in at least one cell; first: {next(iter(gone.values()))}"
-        notes.append(f"{len(gone)} of {len(kept)} images are skipped in all cells: {why}")
+    images = [printable(entry.name) for entry in dataset.entries]  # as records name them
+    if names is not None:
+        selected = {printable(name) for name in names}
+        unknown = sorted(selected.difference(images))
+        if unknown:
+            raise InputError(f"{unknown[0]}: expected the name of an image of {dataset.name}")
+        images = [name for name in images if name in selected]
+    variants, tested, problems, notes = _testable(columns, images)
+    records, failed = replay(prepared, variants, threats, tested, watch)
+    sides, problems, skipped = _common_sides(prepared, records, tested, problems | failed)
+    if skipped:
+        why = f"they fail in at least one cell; first: {next(iter(skipped.values()))}"
+        notes.append(f"{len(skipped)} of {len(tested)} images are skipped in all cells: {why}")
     table = _Table(sides, problems, {threat.name: threat.loses for threat in threats}, replicates)
     rows = (NO_THREAT, *(t.name for t in threats))
     cells = tuple(table.cell(row, deployment) for row in rows for deployment in titles)
-    notes += [f"{TOGETHER}: {one.note}" for one in columns if label_of(one) == TOGETHER and one.variant]
+    notes += [f"{TOGETHER}: {c.note}" for c in columns if label_of(c) == TOGETHER and c.variant]
     notes += _threat_notes(prepared.noise.plan.model.card, threats)
     return Matrix(rows, tuple(titles), cells, tuple(notes))
 
@@ -76,47 +77,47 @@ def _testable(
     columns: Sequence[ImageCandidate], images: Sequence[str]
 ) -> tuple[list[Variant], list[str], dict[str, str], list[str]]:
     """The runnable variants, their common test images, why the others cannot run, and notes."""
-    able = [one.variant for one in columns if one.variant is not None]
-    problems = {label_of(one): one.note or one.status for one in columns if one.variant is None}
-    without = {printable(name) for v in able for name in v.without}
-    kept = [name for name in images if name not in without]
-    if images and not kept:
-        held = [v for v in able if v.without]
-        problems |= {v.name: "calibrated on all of these images; none is left to test on" for v in held}
-        return [v for v in able if not v.without], list(images), problems, []
-    gone = len(images) - len(kept)
-    who = ", ".join(v.name for v in able if v.without)
-    notes = [f"{gone} of {len(images)} images are skipped in all cells: {who} was calibrated on them"]
-    return able, kept, problems, notes if gone else []
+    variants = [column.variant for column in columns if column.variant is not None]
+    problems = {label_of(c): c.note or c.status for c in columns if c.variant is None}
+    calibrated = [v for v in variants if v.without]
+    without = {printable(name) for v in calibrated for name in v.without}
+    tested = [name for name in images if name not in without]
+    if images and not tested:
+        why = "calibrated on all of these images; none is left to test on"
+        problems |= {v.name: why for v in calibrated}
+        return [v for v in variants if not v.without], list(images), problems, []
+    count, names = len(images) - len(tested), ", ".join(v.name for v in calibrated)
+    note = f"{count} of {len(images)} images are skipped in all cells: {names} was calibrated on them"
+    return variants, tested, problems, [note] if count else []
 
 
 def _common_sides(
-    prepared: PreparedNoise, found: Records, names: Sequence[str], problems: dict[str, str]
+    prepared: PreparedNoise, records: Records, names: Sequence[str], problems: dict[str, str]
 ) -> tuple[dict[tuple[str, str], ScoredRun], dict[str, str], dict[str, str]]:
-    """The cells on the images that none of them lacks, why deployments have no cells, why images are gone."""
+    """The cells on their common images, why deployments have no cells, and why images are skipped."""
     if TRAINED in problems:
         raise DataError(problems[TRAINED])
     failed: dict[str, dict[str, str]] = {}
-    for (_, name), said in found.items():
-        bad = {n: r.reason for n, r in said.items() if isinstance(r, FailedImage)}
-        failed[name] = bad | failed.get(name, {})
-    for name, bad in failed.items():
-        if name != TRAINED and 2 * len(bad) > len(names):  # it has no cells; else few images would be left
-            first = next(iter(bad.values()))
-            problems = {**problems, name: f"{len(bad)} of {len(names)} images fail: {first}"}
-    gone = {n: why for name, bad in failed.items() if name not in problems for n, why in bad.items()}
-    kept = [name for name in names if name not in gone]
-    if not kept:
-        first = f"; first: {next(iter(gone.values()))}" if gone else ""
+    for (_, deployment), by_image in records.items():
+        reasons = {n: r.reason for n, r in by_image.items() if isinstance(r, FailedImage)}
+        failed[deployment] = reasons | failed.get(deployment, {})
+    for deployment, reasons in failed.items():
+        if deployment != TRAINED and 2 * len(reasons) > len(names):  # no cells; else few images would be left
+            why = f"{len(reasons)} of {len(names)} images fail: {next(iter(reasons.values()))}"
+            problems = {**problems, deployment: why}
+    skipped = {n: why for d, reasons in failed.items() if d not in problems for n, why in reasons.items()}
+    common = [name for name in names if name not in skipped]
+    if not common:
+        first = f"; first: {next(iter(skipped.values()))}" if skipped else ""
         raise DataError(f"none of the {len(names)} images could be run{first}")
     sides = {}
-    for key, said in found.items():
+    for key, by_image in records.items():
         if key[1] not in problems:
-            records = [above_threshold(said[name], RULE) for name in kept]
-            sides[key] = scored_run(prepared.noise.plan, prepared.alignment, records)
+            strong = [above_threshold(by_image[name], RULE) for name in common]
+            sides[key] = scored_run(prepared.noise.plan, prepared.alignment, strong)
             if not sides[key].records:
-                raise DataError(f"none of the {len(kept)} images shows a class that is evaluated")
-    return sides, problems, gone
+                raise DataError(f"none of the {len(common)} images shows a class that is evaluated")
+    return sides, problems, skipped
 
 
 @dataclass(frozen=True)
@@ -134,35 +135,32 @@ class _Table:
         return bootstrap_values(self.sides[threat, deployment], names, replicates=self.replicates)
 
     def cell(self, threat: str, deployment: str) -> MatrixCell:
-        """The cell of a threat under a deployment."""
         images = self.sides[NO_THREAT, TRAINED].images
         if deployment in self.problems:
             return MatrixCell(threat, deployment, None, images, note=self.problems[deployment])
-        value = _number(self.values(threat, deployment)[0])
+        value = _finite(self.values(threat, deployment)[0])
         note = "nothing to measure: no image has ground truth" if value is None else ""
-        cell = MatrixCell(threat, deployment, value, images, note=note)
-        if threat == NO_THREAT:
-            return cell
-        broken_in_training, still_broken = self._broken(threat, deployment)
-        cell = replace(cell, broken_in_training=broken_in_training, still_broken=still_broken)
-        if deployment == TRAINED:
+        broken = (0, 0) if threat == NO_THREAT else self._broken(threat, deployment)
+        cell = MatrixCell(threat, deployment, value, images, *broken, note=note)
+        if threat == NO_THREAT or deployment == TRAINED:
             return cell
         # Points lost together minus the points each loses alone: threat + deployment − clean − both.
         clean, both = self.values(NO_THREAT, TRAINED), self.values(threat, deployment)
         alone, other = self.values(threat, TRAINED), self.values(NO_THREAT, deployment)
         extra = paired(clean + both, alone + other, bound=2.0)  # a difference of two differences
-        cell = replace(cell, extra_points_lost=_points(extra.estimate))
-        return cell if images < FEWEST else replace(cell, low=_points(extra.low), high=_points(extra.high))
+        points, low, high = (_finite(100.0 * value) for value in (extra.estimate, extra.low, extra.high))
+        cell = replace(cell, extra_points_lost=points)
+        return cell if images < FEWEST else replace(cell, low=low, high=high)
 
     def _broken(self, threat: str, deployment: str) -> tuple[int, int]:
         """How many images the threat breaks under the training pipeline, and how many of these still."""
         loses = self.loses[threat]
-        clean, there, here = (
+        clean, trained, deployed = (
             {r.name: found_in(r, RULE) for r in self.sides[key].records}
             for key in ((NO_THREAT, TRAINED), (threat, TRAINED), (threat, deployment))
         )
-        broken = [name for name in clean if is_broken(clean[name], there[name], loses)]
-        return len(broken), sum(is_broken(clean[name], here[name], loses) for name in broken)
+        broken = [name for name in clean if is_broken(clean[name], trained[name], loses)]
+        return len(broken), sum(is_broken(clean[name], deployed[name], loses) for name in broken)
 
 
 def _threat_notes(card: Card, threats: Sequence[PatchThreat]) -> list[str]:
@@ -170,16 +168,13 @@ def _threat_notes(card: Card, threats: Sequence[PatchThreat]) -> list[str]:
     notes = [f"{t.name}: {t.words}" for t in threats if t.words]
     if not threats or card.task not in ("detect", "single"):
         return notes
-    score, own = max(RULE.score, card.score), RULE.nms_iou
+    score = max(RULE.score, card.score)
     notes.append(
         f"an object is detected if its class is right, score ≥ {score:g} and IoU ≥ {RULE.iou:g}; "
-        f"NMS uses the card's IoU {card.nms_iou:g} (`holdfast attack` uses {own:g})"
+        f"NMS uses the card's IoU {card.nms_iou:g} (`holdfast attack` uses {RULE.nms_iou:g})"
     )
-    if card.score < RULE.score:
-        notes.append(
-            f"the metric ignores detections with a score below {RULE.score:g}, as `holdfast attack` does"
-        )
-    return notes
+    weak = f"the metric ignores detections with a score below {RULE.score:g}, as `holdfast attack` does"
+    return [*notes, *([weak] if card.score < RULE.score else [])]
 
 
 def above_threshold(record: Record, rule: Rule) -> Record:
@@ -205,72 +200,70 @@ def is_broken(clean: Bools, now: Bools, loses: str) -> bool:
     return not now.any() if loses == "all" else bool((clean & ~now).any())
 
 
-def _number(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
-
-
-def _points(value: float) -> float | None:
-    return 100.0 * float(value) if math.isfinite(value) else None
 
 
 def matrix_part(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     """Run every threat under every deployment, on as many images as the time allows."""
     if state.prepared is None or state.noise is None:
         return PartOutcome(0, "no noise was measured")
-    tested = state.prepared.noise.plan.dataset.entries
-    there = {printable(e.name) for e in tested}
-    threats, names = _threats(state, there), _threatened_images(state, there)
+    entries = state.prepared.noise.plan.dataset.entries
+    tested = {printable(e.name) for e in entries}
+    threats, names = _threats(state, tested), _threatened_images(state, tested)
     chosen = deployments_of(state.noise, state.prepared)
     cost = len(chosen) * (1 + len(threats)) * state.seconds_an_image  # of an image
     affordable = clock.seconds("matrix") / cost
     if names:
         count = clock.number("matrix images", None, affordable, 0, len(names))
     else:  # no threat: all images with noise, because they determined the deployments
-        count = len(tested) * clock.number("matrix", None, affordable / len(tested), 0, 1)
+        count = len(entries) * clock.number("matrix", None, affordable / len(entries), 0, 1)
     before, until = clock.finished("matrix"), clock.until("matrix")
     counts = [count if before is None else before]
     if names and until < math.inf:
         counts.insert(0, count // 3)  # should the time not suffice for all of them
-    prepared, replicates = state.prepared.within(until), state.plan.replicates
-    measure = partial(matrix, prepared, chosen, threats, watch, replicates=replicates)
-    found: Matrix | None = None
+    measure = partial(
+        matrix, state.prepared.within(until), chosen, threats, watch, replicates=state.plan.replicates
+    )
+    result: Matrix | None = None
     count = 0
     with contextlib.suppress(BudgetSpent):  # then the largest number that the time allowed
         for number in filter(None, dict.fromkeys(counts)):
             try:
-                found, count = measure(names=names[:number] or None), number
+                result, count = measure(names=names[:number] or None), number
             except DataError:  # nothing to measure on these few
                 if number == counts[-1]:
                     raise
-    if not clock.ended("matrix", count) or found is None:
+    if not clock.ended("matrix", count) or result is None:
         return PartOutcome(0, f"{1 + len(threats)} threats × {len(chosen)} deployments ({LATE})")
     places = {printable(e.name): n for n, e in enumerate(state.plan.plan.dataset.entries, 1)}
     again = state.repeat_line("matrix", places[printable(names[count - 1])] if names else None)
-    state.matrix = replace(found, cells=tuple(replace(m, command=again) for m in found.cells))
+    state.matrix = replace(result, cells=tuple(replace(m, command=again) for m in result.cells))
     return PartOutcome(count, skipped_images(count, len(names) or count))
 
 
-def _threatened_images(state: AuditState, there: Collection[str]) -> list[str]:
+def _threatened_images(state: AuditState, tested: Collection[str]) -> list[str]:
     """The images with threats that were also tested with noise, in order; those with both threats first."""
     names = [a.name for a in state.levels[0].attempts] if state.levels else [m.image for m in state.maps]
-    names = [name for name in names if printable(name) in there]
+    names = [name for name in names if printable(name) in tested]
     if state.levels and state.maps:
         covered = {printable(e.name) for e in state.plan.plan.dataset.entries[: state.counts["square"]]}
         names = [name for name in names if printable(name) in covered] or names
     return names
 
 
-def _threats(state: AuditState, there: Collection[str]) -> tuple[PatchThreat, ...]:
+def _threats(state: AuditState, tested: Collection[str]) -> tuple[PatchThreat, ...]:
     """The worst black square, the attack at each budget and with squares, on images tested with noise."""
-    found = []
+    threats = []
     if state.maps:
         worst = worst_squares(state.maps)
-        squares = {name: patch for name, patch in worst.items() if printable(name) in there}
-        found.append(PatchThreat(THREAT, squares, "a black square at its worst position", "any"))
-    attacks = [(one.level, one.attempts, "scattered pixels") for one in state.levels]
-    if state.contiguous_attack is not None:
-        attacks.append((state.contiguous_attack, state.contiguous_attempts, "pixels in contiguous squares"))
-    for level, attempts, what in attacks:
-        patches = {a.name: a.patch for a in attempts if a.pixels and printable(a.name) in there}
-        found.append(PatchThreat(level.threat, patches, f"{level.pixels} {what}"))
-    return tuple(found)
+        squares = {name: patch for name, patch in worst.items() if printable(name) in tested}
+        threats.append(PatchThreat(THREAT, squares, "a black square at its worst position", "any"))
+    attacks = [(result, "scattered pixels") for result in state.levels]
+    if state.contiguous is not None:
+        attacks.append((state.contiguous, "pixels in contiguous squares"))
+    for result, shape in attacks:
+        level = result.level
+        patches = {a.name: a.patch for a in result.attempts if a.pixels and printable(a.name) in tested}
+        threats.append(PatchThreat(level.threat, patches, f"{level.pixels} {shape}"))
+    return tuple(threats)

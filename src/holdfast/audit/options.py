@@ -22,7 +22,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 ENOUGH = 20  # images; a number with fewer is an indication
 PIXELS = (100, 300, 1000, 3000)  # budgets of an attack
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+UNITS = (3600.0, 60.0, 1.0)  # seconds of an hour, a minute, a second
 EFFORT, GATES = "Effort", "Gates"
 
 
@@ -31,10 +31,9 @@ def budget_seconds(text: str) -> float:
     plain = text.strip().lower()
     if plain == "none":
         return 0.0
-    found = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?", plain)
-    seconds = 0.0
-    if found is not None:
-        seconds = sum(float(n or 0) * UNITS[unit] for n, unit in zip(found.groups(), "hms", strict=True))
+    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?", plain)
+    numbers = match.groups() if match else ()
+    seconds = sum(float(n or 0) * unit for n, unit in zip(numbers, UNITS, strict=False))
     if seconds <= 0 or seconds > 1e7:
         raise InputError(f"--budget: expected a time such as 10m, 90s or 1h30m, or none, got {text!r}")
     return seconds
@@ -184,10 +183,7 @@ class DemoOptions(
     BudgetOptions,
     RunOptions,
     command="demo",
-    examples=(
-        "holdfast demo --budget 1m",
-        "holdfast demo --images 24 --budget 30s -o demo.html",
-    ),
+    examples=("holdfast demo --budget 1m", "holdfast demo --images 24 --budget 30s -o demo.html"),
 ):
     """The options of `holdfast demo`."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,13 +43,13 @@ def page(audit: Audit, sections: Sequence[Section] = (), judged: Sequence[GateVe
     """
     before, after = own_sections(audit), [*last_sections(audit), _about(audit)]
     bare = len(document(_document(audit, [*before, *after], judged, ())).encode())
-    kept, dropped = fitting(sections, SIZE_LIMIT - bare - 20_000)
-    return document(_document(audit, _apart([*before, *kept, *after]), judged, dropped))
+    shown, dropped = fitting(sections, SIZE_LIMIT - bare - 20_000)
+    return document(_document(audit, _apart([*before, *shown, *after]), judged, dropped))
 
 
 def fitting(sections: Sequence[Section], room: int) -> tuple[list[Section], tuple[str, ...]]:
     """The sections with as many figures as fit into `room` bytes, and the dropped ones."""
-    kept, dropped = [], []
+    shown, dropped = [], []
     for section in sections:
         room -= len((section.title + section.lead).encode()) + _FRAME
         figures = []
@@ -61,8 +62,8 @@ def fitting(sections: Sequence[Section], room: int) -> tuple[list[Section], tupl
         if missing:
             dropped.append(f"{section.title}: {missing} of {len(section.figures)} figures")
         if figures or not section.figures:
-            kept.append(dataclasses.replace(section, figures=tuple(figures)))
-    return kept, tuple(dropped)
+            shown.append(dataclasses.replace(section, figures=tuple(figures)))
+    return shown, tuple(dropped)
 
 
 def _apart(sections: Sequence[Section]) -> list[Section]:
@@ -70,10 +71,8 @@ def _apart(sections: Sequence[Section]) -> list[Section]:
     taken = {"content", "gates", "verdict", "bounds", "matrix"}
     renamed = []
     for section in sections:
-        name, count = section.identifier, 1
-        while name in taken:
-            count += 1
-            name = f"{section.identifier}-{count}"
+        numbered = (f"{section.identifier}-{number}" for number in itertools.count(2))
+        name = next(n for n in itertools.chain((section.identifier,), numbered) if n not in taken)
         taken.add(name)
         renamed.append(dataclasses.replace(section, identifier=name))
     return renamed
@@ -101,7 +100,7 @@ def _document(
     return Document(
         title=f"Audit of {subject[0]} on {subject[1]}",
         subject=subject,
-        next_step=next_step(audit, [one.gate.text for one in judged if one.failed]),
+        next_step=next_step(audit, [verdict.gate.text for verdict in judged if verdict.failed]),
         facts=tuple((name, value) for name, value in facts if value),
         alerts=tuple(alerts),
         sections=tuple(sections),
@@ -112,7 +111,6 @@ def _document(
 
 
 def _about(audit: Audit) -> Section:
-    """Command, model, dataset, versions, hashes, runs, notes and failures."""
     groups = {
         "Model": flat(audit.model),
         "Dataset": flat(audit.data),
@@ -121,8 +119,8 @@ def _about(audit: Audit) -> Section:
         "Versions": flat(dict(audit.versions)),
         "Runs": flat(dict(audit.runs)),
     }
-    filled = [group for group in groups.items() if group[1]]
-    body = fragment("audit_about.html", command=audit.command, groups=filled)
+    groups = {title: values for title, values in groups.items() if values}
+    body = fragment("audit_about.html", command=audit.command, groups=list(groups.items()))
     figures = [Figure("", body, wide=True)]
     for title, lines in (("Notes", audit.notes), ("Failed images", audit.failed)):
         if lines:
@@ -149,9 +147,8 @@ class NotebookAudit:
         )
 
     def __repr__(self) -> str:
-        return "\n".join(
-            f"{line.name}: {line.figure} ({line.word}). {line.text}" for line in verdict(self.audit)
-        )
+        lines = verdict(self.audit)
+        return "\n".join(f"{line.name}: {line.figure} ({line.word}). {line.text}" for line in lines)
 
 
 def show(what: Audit | Path | str, height: int = HEIGHT) -> NotebookAudit:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from holdfast.audit.options import SHARES, AuditedOptions, AuditSettings
-from holdfast.audit.result import PROGRESS
+from holdfast.audit.result import PROGRESS, Part
 from holdfast.config.options import carry
 from holdfast.config.parser import command_line
 from holdfast.core import fingerprint
@@ -31,6 +31,9 @@ PAGE = 15.0  # seconds to start and to write the page; at least this is kept in 
 SCHEDULE = "plan.json"
 EVERY = 0.5  # seconds between two writes of the progress
 LATE = "time budget reached"  # why something was skipped
+NO_CALIBRATION = "no time to calibrate"
+CONTINUE = "continue"  # entry of the schedule of an audit that ended and skipped something for lack of time
+FIXED = ("shard", "places")  # planned numbers that identify cells; an audit that is continued keeps them
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class AuditPlan:
 
     plan: EvaluationPlan
     options: AuditedOptions
-    spare: Dataset | None = None  # images integer precisions are calibrated on
+    calibration: Dataset | None = None  # images integer precisions are calibrated on
     replicates: int = 1000
 
     @property
@@ -48,13 +51,13 @@ class AuditPlan:
         plan = self.plan
         name = f"audit-{plan.model.name}-on-{plan.dataset.name}"
         settings = dataclasses.asdict(carry(self.options, AuditSettings))
-        same = [
+        identity = [
             name, plan.model.sha256, dataclasses.asdict(plan.model.card), dict(plan.source),
             len(plan.dataset), [plan.settings.rule.name, plan.settings.iou, plan.settings.score],
             {**settings, "spec": [str(path) for path in self.options.spec]}, self.options.seed,
             dict(plan.renames), plan.common_classes, plan.pipeline and plan.pipeline.describe(),
         ]  # fmt: skip
-        return plan.runs / f"{slug(name)}-{fingerprint.of(same)[:6]}"
+        return plan.runs / f"{slug(name)}-{fingerprint.of(identity)[:6]}"
 
     def evaluate_line(self, images: int) -> str:
         """The command line of the evaluation."""
@@ -80,13 +83,18 @@ class SubjectClasses(SubjectOptions, ClassOptions):
 
 @dataclass
 class Clock:
-    """The time of an audit and its planned numbers, which are chosen once and then kept."""
+    """The time of an audit and its planned numbers, which are chosen once and then kept.
+
+    An audit that ended with something skipped for lack of time is continued by the same command: with a new
+    budget and new numbers, larger by what is `before`, that is, finished already.
+    """
 
     options: AuditSettings
     path: Path
     began: float = field(default_factory=time.monotonic)
-    kept: dict[str, Any] = field(default_factory=dict)
+    planned: dict[str, int] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
+    before: dict[str, int] = field(default_factory=dict)
 
     @property
     def elapsed(self) -> float:
@@ -108,37 +116,46 @@ class Clock:
 
     def finished(self, part: str) -> int | None:
         """How much a part had finished in an earlier run of this command; None if it did not end."""
-        return self.kept.get(f"{part} done")
+        return self.planned.get(f"{part} done")
 
     def ended(self, part: str, count: int) -> int:
         """Save how much a part has finished, and return it."""
         return self.number(f"{part} done", None, count, 0, count)
+
+    def end(self, parts: Iterable[Part]) -> None:
+        """Mark the audit as one that the same command continues, if a part was skipped for lack of time."""
+        if any(LATE in part.skipped or NO_CALIBRATION in part.skipped for part in parts):
+            self.number(CONTINUE, None, 1, 1, 1)
 
     def starts(self, part: str) -> bool:
         """Whether a part starts at all: not when the time is used up. Decided once, then kept."""
         left = self.seconds(part) > 0
         return bool(self.number(f"begin {part}", None, float(left or part == "evaluate"), 0, 1))
 
-    def number(self, name: str, given: int | None, wanted: float, least: int, most: int) -> int:
+    def number(self, name: str, given: int | None, affordable: float, least: int, most: int) -> int:
         """A number of images: as given, else as planned before, else as many as the time allows."""
         if given is not None:
             return min(given, most)
-        if name not in self.kept:
-            allowed = most if wanted == math.inf else int(wanted)
-            self.kept[name] = min(most, max(least, allowed))
-            write_atomic(self.path, to_json(self.kept, indent=True))
-        return min(most, max(least, int(self.kept[name])))
+        if name not in self.planned:
+            self.planned[name] = int(min(most, max(least, affordable + self.before.get(name, 0))))
+            write_atomic(self.path, to_json(self.planned, indent=True))
+        return min(most, max(least, int(self.planned[name])))
 
 
 def open_clock(plan: AuditPlan, began: float | None = None) -> Clock:
     """The clock of an audit since `began` (of time.monotonic), with the numbers of an earlier run, if any."""
     path = plan.folder / SCHEDULE
     try:
-        kept = orjson.loads(path.read_bytes())
+        planned = orjson.loads(path.read_bytes())
     except (OSError, ValueError):
-        kept = {}
-    sound = isinstance(kept, dict) and all(isinstance(v, int) and v >= 0 for v in kept.values())
-    return Clock(plan.options, path, time.monotonic() if began is None else began, kept if sound else {})
+        planned = {}
+    sound = isinstance(planned, dict) and all(isinstance(v, int) and v >= 0 for v in planned.values())
+    clock = Clock(plan.options, path, time.monotonic() if began is None else began, planned if sound else {})
+    if CONTINUE in clock.planned:
+        finished = {name.removesuffix(" done"): n for name, n in planned.items() if name.endswith(" done")}
+        clock.before = {"matrix images": finished.pop("matrix", 0), **finished}
+        clock.planned = {name: planned[name] for name in FIXED if name in planned}
+    return clock
 
 
 @dataclass
@@ -164,10 +181,10 @@ class ProgressFile:
         done, self.step = 0, what
         with self.watch(what, total) as step:
 
-            def both(more: int, found: int) -> None:
+            def both(more: int, reused: int) -> None:
                 nonlocal done
                 done += more
-                step(more, found)
+                step(more, reused)
                 if done >= total or time.monotonic() - self.last >= EVERY:
                     self.write("running", done, total)
 
@@ -176,20 +193,10 @@ class ProgressFile:
     def write(self, state: str, done: int = 0, total: int = 0, why: str = "") -> None:
         """Write the state to disk."""
         self.last = time.monotonic()
-        plain: dict[str, Any] = {
-            "state": state,
-            "part": self.part,
-            "step": self.step,
-            "done": done,
-            "total": total,
-        }
-        plain |= {
-            "step": self.step,
-            "started": self.started,
-            "pid": os.getpid(),
-            "parts": list(self.parts),
-            "why": why,
-        }
+        plain = {
+            "state": state, "part": self.part, "step": self.step, "done": done, "total": total,
+            "started": self.started, "pid": os.getpid(), "parts": list(self.parts), "why": why,
+        }  # fmt: skip
         write_atomic(self.folder / PROGRESS, to_json(plain), durable=False)
 
 

@@ -79,12 +79,12 @@ class RecheckWork(Work[RecheckItem, OpenDeployment]):
         """The answer of each recheck. Where nothing could be opened, it is not stored."""
         for position, (item, _) in enumerate(batch):
             problem, stored = self.problems_of.get(item.deployment, ""), False
-            found = RecheckAnswer("unknown", 0, problem)
+            answer = RecheckAnswer("unknown", 0, problem)
             if not problem:
                 work = self.works[item.deployment]
                 state.use(item.deployment, work)
-                found, stored = _answer(state, work, item, self.most), state.scorer is not None
-            yield CellResult(position, 0, dataclasses.asdict(found), stored=stored)
+                answer, stored = _answer(state, work, item, self.most), state.scorer is not None
+            yield CellResult(position, 0, dataclasses.asdict(answer), stored=stored)
 
 
 def recheck(
@@ -104,8 +104,8 @@ def recheck(
     if most < 1:
         raise InputError(f"recheck: expected at least 1 place, got {most}")
     entries = {printable(entry.name): entry for entry in plan.plan.dataset.entries}
-    decided = [one for one in maps if one.answer != "unknown"]
-    items = [RecheckItem(name, entries[one.image], one) for name in deployments for one in decided][:first]
+    decided = [m for m in maps if m.answer != "unknown"]
+    items = [RecheckItem(name, entries[m.image], m) for name in deployments for m in decided][:first]
     works, problems = {}, {}
     for name, pipeline in deployments.items():
         try:
@@ -126,51 +126,51 @@ def _answer(opened: OpenDeployment, work: SquareWork, item: RecheckItem, most: i
     """The answer under a deployment, with a remark if the image was used to calibrate it."""
     if opened.scorer is None:
         return RecheckAnswer("unknown", 0, opened.problem)
-    found = _search(opened.scorer, item, most, work.until)
+    answer = _search(opened.scorer, item, most, work.until)
     infer = work.pipeline.infer
     if not isinstance(infer, DeployedInference) or not infer.calibrated or infer.calibration is None:
-        return found
+        return answer
     if item.entry.name not in {entry.name for entry in infer.calibration.entries}:
-        return found
-    note = "; ".join(filter(None, (found.note, "this image was used for calibration")))
-    return dataclasses.replace(found, note=note)
+        return answer
+    note = "; ".join(filter(None, (answer.note, "this image was used for calibration")))
+    return dataclasses.replace(answer, note=note)
 
 
 def _search(scorer: SquareScorer, item: RecheckItem, most: int, until: float) -> RecheckAnswer:
-    one = item.map
+    grid, targets = item.map.grid, item.map.targets
     try:
         data = item.entry.load().data
         image = scorer.judge.machine.decode(data)
         size = Size(image.shape[1], image.shape[0])
-        if size != one.size:
-            got, wanted = (f"{s.width}×{s.height}" for s in (size, one.size))
-            why = f"its decoder gives a picture of {got} pixels, not of {wanted}"
+        if size != item.map.size:
+            got, expected = (f"{s.width}×{s.height}" for s in (size, item.map.size))
+            why = f"its decoder gives a picture of {got} pixels, not of {expected}"
             return RecheckAnswer("unknown", 0, why)
-        if scorer.score(image, one.targets) < scorer.threshold:
+        if scorer.score(image, targets) < scorer.threshold:
             return RecheckAnswer("violated", 0, "a target is lost there without any square")
     except Exception as problem:  # noqa: BLE001 - whatever it is, nothing is known
         kind = "" if isinstance(problem, ImageError) else f"{type(problem).__name__}: "
         why = f"cannot be run without a square: {kind}{' '.join(str(problem).split())}"
         return RecheckAnswer("unknown", 0, why)
     doubts: list[str] = []
-    tried = 0
-    for place in map(tuple, one.tightest[:most].tolist()):
+    count = 0
+    for place in map(tuple, item.map.tightest[:most].tolist()):
         check_time(until)
         at = f"column {place[0]}, row {place[1]}"
         try:
-            laid = apply(image, black(one.grid, *place))
-            unsafe = scorer.score(laid, one.targets) < scorer.threshold
-            tried += 1
-            if unsafe and scorer.replayed(data, one.grid, place, one.targets):
-                return RecheckAnswer("violated", tried, f"square at {at}")
+            unsafe = scorer.score(apply(image, black(grid, *place)), targets) < scorer.threshold
+            count += 1
+            if unsafe and scorer.replayed(data, grid, place, targets):
+                return RecheckAnswer("violated", count, f"square at {at}")
             if unsafe:
                 doubts.append(f"at {at}: not confirmed by a second run")
         except Exception as problem:  # noqa: BLE001 - whatever it is, this place was not judged
             doubts.append(f"at {at}: {one_line(problem)}")
     if doubts:
-        return RecheckAnswer("unknown", tried, f"{doubts[0]} ({len(doubts)} positions not decided)")
-    if tried == one.scores.size:
-        note = "" if one.answer == "holds" else "no square of the grid breaks the image here"
-        return RecheckAnswer("holds", tried, note)  # only since all of them were run
-    which = "the worst square" if tried == 1 else f"any of the {tried} worst squares"
-    return RecheckAnswer("unknown", tried, f"not broken by {which} of {one.scores.size}")
+        return RecheckAnswer("unknown", count, f"{doubts[0]} ({len(doubts)} positions not decided)")
+    places = item.map.scores.size
+    if count == places:
+        note = "" if item.map.answer == "holds" else "no square of the grid breaks the image here"
+        return RecheckAnswer("holds", count, note)  # only since all of them were run
+    which = "the worst square" if count == 1 else f"any of the {count} worst squares"
+    return RecheckAnswer("unknown", count, f"not broken by {which} of {places}")

@@ -37,21 +37,19 @@ def deployments_of(suite: ModelNoise, prepared: PreparedNoise, most: int = MOST)
     """
     if most < 1:
         raise InputError(f"expected at least one deployment, got {most}")
-    rows = {row.label: row for row in suite.rows}
-    known = {one.option.label: one for one in prepared.candidates}
-    unknown = sorted(rows.keys() - known.keys())
+    candidates = {candidate.option.label: candidate for candidate in prepared.candidates}
+    unknown = sorted({row.label for row in suite.rows} - candidates.keys())
     if unknown:
         raise InputError(f"{unknown[0]}: in the suite but not in the plan; expected one plan for both")
-    together = _together(suite, prepared)
-    room = most - 1 - (together is not None and most > 1)
-    ranked = sorted(_chosen(suite.rows), key=_harm, reverse=True)[:room]
+    together = _together(suite, prepared) if most > 1 else None
+    ranked = sorted(_chosen(suite.rows), key=_harm, reverse=True)[: most - 1 - (together is not None)]
     alone = []
     for row in (row for row in suite.rows if row in ranked):
-        one = known[row.label]
+        candidate = candidates[row.label]
         if row.outcome == "impossible":  # it failed on every image of the suite: no threat is run under it
-            one = dataclasses.replace(one, status="impossible", note=row.note, variant=None)
-        alone.append(one)
-    return [as_trained(prepared), *alone, *([together] if together and most > 1 else [])]
+            candidate = dataclasses.replace(candidate, status="impossible", note=row.note, variant=None)
+        alone.append(candidate)
+    return [as_trained(prepared), *alone, *([together] if together else [])]
 
 
 def as_trained(prepared: PreparedNoise) -> ImageCandidate:
@@ -60,11 +58,11 @@ def as_trained(prepared: PreparedNoise) -> ImageCandidate:
     return ImageCandidate(same, "measured", "", Variant(TRAINED, prepared.context.clean))
 
 
-def label_of(one: ImageCandidate) -> str:
+def label_of(deployment: ImageCandidate) -> str:
     """The name of a deployment in the matrix: family=option, or its own name."""
-    if one.variant is not None:
-        return one.variant.name
-    return one.option.label if one.option.family else one.option.name
+    if deployment.variant is not None:
+        return deployment.variant.name
+    return deployment.option.label if deployment.option.family else deployment.option.name
 
 
 def _chosen(rows: Sequence[NoiseRow]) -> list[NoiseRow]:
@@ -92,7 +90,7 @@ def _together(suite: ModelNoise, prepared: PreparedNoise) -> ImageCandidate | No
     combined = build_variant(prepared.context, chosen) if len(chosen) > 1 else None
     if combined is None:
         return None
-    words = " + ".join(one.label for one in chosen)
+    words = " + ".join(option.label for option in chosen)
     option = NoiseOption("", TOGETHER, partial(applied, chosen=tuple(chosen)), words)
     variant = combined.variant and dataclasses.replace(combined.variant, name=TOGETHER)
     note = words if variant else f"{words}: {combined.note}"
@@ -101,15 +99,12 @@ def _together(suite: ModelNoise, prepared: PreparedNoise) -> ImageCandidate | No
 
 @dataclass(frozen=True)
 class PatchThreat:
-    """A threat computed for the training pipeline: one patch per image.
-
-    An image is broken if it `loses` all detected objects, or any of them.
-    """
+    """A threat computed for the training pipeline: one patch per image."""
 
     name: str
     patches: Mapping[str, Patch] = field(repr=False)
     words: str = ""
-    loses: Literal["all", "any"] = "all"
+    loses: Literal["all", "any"] = "all"  # detected objects that a broken image loses
 
 
 Records: TypeAlias = dict[tuple[str, str], dict[str, Record]]  # (threat, deployment) -> image -> record
@@ -127,22 +122,22 @@ def replay(
     Without a threat the suite's own cells are read, and run now only where there are none. An image that a
     threat does not change has the record it has without.
     """
-    every = [NO_THREAT, *(t.name for t in threats)]
-    twice = next((n for n in every if every.count(n) > 1), None)
+    titles = [NO_THREAT, *(t.name for t in threats)]
+    twice = next((title for title in titles if titles.count(title) > 1), None)
     if twice is not None:
         raise InputError(f"expected threats of different names, got {twice!r} twice")
     for threat in threats:  # report a patch for an image that is not there before anything is run
         patched_dataset(prepared.noise.plan.dataset, threat.patches, LAID_BY)
-    wanted, model = frozenset(names), prepared.noise.plan.model.name
-    swept = run_variants(prepared, tuple(variants), watch, f"matrix {model}, no attack")
-    clean, problems = _read(swept, prepared, wanted)
+    selected, model = frozenset(names), prepared.noise.plan.model.name
+    results = run_variants(prepared, tuple(variants), watch, f"matrix {model}, no attack")
+    clean, problems = _read(results, prepared, selected)
     patched: dict[str, dict[str, dict[str, Record]]] = {}  # threat -> deployment -> image
     for number, threat in enumerate(threats, 1):
         named = {printable(name): patch for name, patch in threat.patches.items() if patch.mask.any()}
-        patches = {name: patch for name, patch in named.items() if name in wanted}
-        able = [v for v in variants if v.name not in problems]
-        said = f"matrix {model}, {threat.name} ({number} of {len(threats)})"
-        patched[threat.name], more = _patched(prepared, able, patches, watch, said)
+        patches = {name: patch for name, patch in named.items() if name in selected}
+        runnable = [v for v in variants if v.name not in problems]
+        title = f"matrix {model}, {threat.name} ({number} of {len(threats)})"
+        patched[threat.name], more = _patched(prepared, runnable, patches, watch, title)
         problems |= more
     records: Records = {}
     for under in (v.name for v in variants if v.name not in problems):
@@ -156,7 +151,7 @@ def _patched(
     variants: Sequence[Variant],
     patches: Mapping[str, Patch],
     watch: Watch,
-    said: str,
+    title: str,
 ) -> tuple[dict[str, dict[str, Record]], dict[str, str]]:
     """Records of the patched images by variant, and problems; one sweep for each distinct decoder.
 
@@ -166,25 +161,25 @@ def _patched(
     if not patches:
         return {}, {}
     plan = prepared.noise.plan
-    some = tuple(e for e in plan.dataset.entries if printable(e.name) in patches)
-    data: Dataset = dataclasses.replace(plan.dataset, entries=some)
+    entries = tuple(e for e in plan.dataset.entries if printable(e.name) in patches)
+    data: Dataset = dataclasses.replace(plan.dataset, entries=entries)
     by_decoder: dict[str, list[Variant]] = {}
     for variant in variants:
         by_decoder.setdefault(variant.pipeline.describe()["decode"], []).append(variant)
-    found: dict[str, dict[str, Record]] = {}
+    records: dict[str, dict[str, Record]] = {}
     problems: dict[str, str] = {}
     for group in by_decoder.values():
         decode, sendable = _sendable(group[0].pipeline)
         name = decode if isinstance(decode, str) else getattr(decode, "__name__", "a decoder")
         # The patch lies on the picture as the deployment's decoder gives it. What is run is a PNG of that,
         # read by one decoder for all: another one might not know PNG, or read it in a way of its own.
-        laid = tuple(Variant(v.name, v.pipeline.replace(decode=LAID_BY)) for v in group)
-        some_jobs = plan if sendable else dataclasses.replace(plan, jobs=1)
-        whole = sweep_plan(some_jobs, patched_dataset(data, patches, decode), laid)
-        with watch(f"{said}, decoded by {name}", steps(whole)) as progress:
-            records, failed = _read(sweep(whole, progress), prepared, frozenset(patches))
-        found, problems = found | records, problems | failed
-    return found, problems
+        decoded = tuple(Variant(v.name, v.pipeline.replace(decode=LAID_BY)) for v in group)
+        sent = plan if sendable else dataclasses.replace(plan, jobs=1)
+        whole = sweep_plan(sent, patched_dataset(data, patches, decode), decoded)
+        with watch(f"{title}, decoded by {name}", steps(whole)) as progress:
+            more, failed = _read(sweep(whole, progress), prepared, frozenset(patches))
+        records, problems = records | more, problems | failed
+    return records, problems
 
 
 def _sendable(pipeline: Pipeline) -> tuple[str | Decode, bool]:
@@ -200,13 +195,10 @@ def _sendable(pipeline: Pipeline) -> tuple[str | Decode, bool]:
 
 
 def _read(
-    swept: Mapping[str, SweepResult], prepared: PreparedNoise, wanted: frozenset[str]
+    results: Mapping[str, SweepResult], prepared: PreparedNoise, names: frozenset[str]
 ) -> tuple[dict[str, dict[str, Record]], dict[str, str]]:
-    """The records of the wanted images by variant, and why a variant has none."""
-    found, problems = dict[str, dict[str, Record]](), dict[str, str]()
-    for name, one in swept.items():
-        if one.problem:
-            problems[name] = reason_of(one.problem, prepared.context.model)
-        else:
-            found[name] = {r.name: r for r in one.read().records if r.name in wanted}
-    return found, problems
+    """The records of the named images by variant, and why a variant has none."""
+    model = prepared.context.model
+    problems = {name: reason_of(r.problem, model) for name, r in results.items() if r.problem}
+    read = {name: r.read().records for name, r in results.items() if not r.problem}
+    return {v: {r.name: r for r in records if r.name in names} for v, records in read.items()}, problems

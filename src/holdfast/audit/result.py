@@ -232,6 +232,11 @@ class Audit(Result):
     versions: dict[str, str] = field(default_factory=dict)
 
     @property
+    def all_noises(self) -> tuple[NoiseResult, ...]:
+        """The noise options, each alone, then the worst combined."""
+        return (*self.noises, *([self.combined] if self.combined else []))
+
+    @property
     def worst(self) -> NoiseResult | None:
         """The noise option with the most points lost; None if none changes a prediction."""
         measured = [c for c in self.noises if c.outcome == "measured" and c.points_lost is not None]
@@ -260,11 +265,11 @@ class Audit(Result):
         return f"{name}: {clean.title} {clean.value:.4f}, {clean.images} images{noise}"
 
     def _rows(self) -> list[dict[str, Any]]:
-        return [{k: v for k, v in asdict(one).items() if k != "command"} for one in self.noises]
+        return [{k: v for k, v in asdict(noise).items() if k != "command"} for noise in self.noises]
 
     def _repr_html_(self) -> str:
-        there = self.folder is not None and (self.folder / PAGE).is_file()
-        return str(look_up("audit.page:show")(self.folder if there else self)._repr_html_())
+        written = self.folder is not None and (self.folder / PAGE).is_file()
+        return str(look_up("audit.page:show")(self.folder if written else self)._repr_html_())
 
     def _page(self) -> str:
         """The page that the audit wrote, which has all images; else one from the numbers."""

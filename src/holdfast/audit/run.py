@@ -9,7 +9,15 @@ from dataclasses import replace
 from holdfast.audit.attack_levels import attack_levels, attack_square
 from holdfast.audit.matrix import matrix_part
 from holdfast.audit.options import ENOUGH
-from holdfast.audit.plan import LATE, AuditPlan, Clock, ProgressFile, open_clock, skipped_images
+from holdfast.audit.plan import (
+    LATE,
+    NO_CALIBRATION,
+    AuditPlan,
+    Clock,
+    ProgressFile,
+    open_clock,
+    skipped_images,
+)
 from holdfast.audit.recheck import recheck
 from holdfast.audit.result import Part, save
 from holdfast.audit.specs import decide_specs, questions_of, recheck_specs
@@ -44,26 +52,24 @@ COARSE = 64  # positions of a square below which fewer images are better than fe
 
 
 def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = None) -> AuditState:
-    """Run the audit and save it in its folder; one that was killed continues where it stopped.
+    """Run the audit and save it in its folder; one that was killed, or late, continues where it stopped.
 
     Its time runs from `began` (of time.monotonic) or now. Every part stops at its share of the time left,
     with what it has finished; the result says what was skipped.
     """
-    _check_part(plan)
+    if current().part and plan.options.budget_seconds:
+        raise InputError(
+            "--part: an audit with a time budget cannot be divided, because each part would plan other work; "
+            "add --budget none"
+        )
     questions_of(plan.plan.model, plan.options.spec)  # report a bad file before the first part runs
     clock = open_clock(plan, began)
     state = AuditState(plan)
     progress = ProgressFile(plan.folder, plan.options.parts, watch)
-    works: dict[str, Callable[[AuditState, Clock, Watch], PartOutcome]] = {
-        "evaluate": _evaluate,
-        "noise": _noise,
-        "combine": _combine,
-        "attack": _attack,
-        "squares": _squares,
-        "specs": _specs,
-        "matrix": matrix_part,
-        "recheck": _recheck,
-    }
+    runners: dict[str, Callable[[AuditState, Clock, Watch], PartOutcome]] = {
+        "evaluate": _evaluate, "noise": _noise, "combine": _combine, "attack": _attack,
+        "squares": _squares, "specs": _specs, "matrix": matrix_part, "recheck": _recheck,
+    }  # fmt: skip
     finished: PartFinished | None = None  # with --part: cells of other parts are missing
     try:
         for name in plan.options.parts:
@@ -71,7 +77,7 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
             planned, began = clock.seconds(name), time.monotonic()
             skipped = PartOutcome(0, LATE)
             try:
-                outcome = works[name](state, clock, progress.watching) if clock.starts(name) else skipped
+                outcome = runners[name](state, clock, progress.watching) if clock.starts(name) else skipped
             except PartFinished as problem:
                 finished = problem
                 continue
@@ -79,19 +85,17 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
             if not outcome.applies:
                 state.notes.append(f"{name}: {outcome.skipped}")
                 continue
-            state.parts.append(
-                Part(
-                    name,
-                    images=outcome.images,
-                    of=len(plan.plan.dataset),
-                    seconds=round(time.monotonic() - began, 3),
-                    planned=0.0 if planned == math.inf else round(planned, 1),
-                    skipped=outcome.skipped,
-                    command=state.full_line(name) if outcome.skipped else "",
-                )
-            )
+            seconds = round(time.monotonic() - began, 3)
+            planned = 0.0 if planned == math.inf else round(planned, 1)
+            of, why = len(plan.plan.dataset), outcome.skipped
+            command = state.full_line(name) if why else ""
+            part = Part(name, outcome.images, of, seconds, planned, skipped=why, command=command)
+            state.parts.append(part)
         if finished:
             raise finished
+        if clock.before:
+            state.notes.append("continued: the previous run of this command stopped at its time budget")
+        clock.end(state.parts)
         state.audit = audit_of(state, clock.elapsed)
         save(in_folder(state.audit, plan.folder), plan.folder)
     except BaseException as problem:
@@ -101,15 +105,6 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
         raise
     progress.write("done")
     return state
-
-
-def _check_part(plan: AuditPlan) -> None:
-    """Raise InputError for one part of an audit that has a time budget."""
-    if current().part and plan.options.budget_seconds:
-        raise InputError(
-            "--part: an audit with a time budget cannot be divided, because each part would plan other work; "
-            "add --budget none"
-        )
 
 
 def _plan(state: AuditState, count: int, until: float = math.inf) -> EvaluationPlan:
@@ -132,9 +127,9 @@ def _evaluate(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     until = math.inf if clock.finished("evaluate") else time.monotonic() + seconds
     with watch(f"evaluate {plan.model.name}", count) as step:
         try:
-            some = _plan(state, count, until)
+            part = _plan(state, count, until)
             short = until - time.monotonic() < SHORT  # to start other processes takes longer than it saves
-            state.evaluation = evaluate(replace(some, jobs=1) if short else some, step)
+            state.evaluation = evaluate(replace(part, jobs=1) if short else part, step)
         except BudgetSpent:  # there is no audit without an evaluation
             count = min(whole, LEAST)
             state.evaluation = evaluate(replace(_plan(state, count), jobs=1), step)
@@ -178,33 +173,34 @@ def _noise(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     count = clock.number("noise", state.plan.options.noise_images, allowed, min(whole, ENOUGH), whole)
     skipped = _slow_options(state, clock, seconds)
     began = time.perf_counter()
-    wanted = NoiseSelection(skip=tuple(skipped))
-    some = NoisePlan(_plan(state, count, until), wanted, state.plan.spare, replicates=state.plan.replicates)
+    selection = NoiseSelection(skip=tuple(skipped))
+    calibration, replicates = state.plan.calibration, state.plan.replicates
+    noise = NoisePlan(_plan(state, count, until), selection, calibration, replicates=replicates)
     done = clock.finished("noise")
     if done == 0:
         return PartOutcome(0, LATE)
-    prepared = prepare(some)
+    prepared = prepare(noise)
     try:
         prepared = prepared if done is None else prepared.first(done)
-        found = measure(prepared, watch, clock.finished("noise together") != 0)
+        result = measure(prepared, watch, clock.finished("noise together") != 0)
     except BudgetSpent:
         clock.ended("noise", 0)
         return PartOutcome(
             0, f"{LATE}: no image was finished under all {len(prepared.variants)} options in {seconds:.0f} s"
         )
-    done = clock.ended("noise", min(count, len(found.items)))
-    clock.ended("noise together", int(found.combined is not None))
-    took = time.perf_counter() - began
+    done = clock.ended("noise", min(count, len(result.items)))
+    clock.ended("noise together", int(result.combined is not None))
+    elapsed = time.perf_counter() - began
     state.prepared = prepared.first(done).within(math.inf)
     state.counts["noise"] = done
     if until < math.inf:
-        state.seconds_an_image = max(state.seconds_an_image, took / (done * len(prepared.variants)))
-    state.suite = suite_of([found], some, state.plan.noise_line(done, skip=tuple(skipped)), began)
+        state.seconds_an_image = max(state.seconds_an_image, elapsed / (done * len(prepared.variants)))
+    state.suite = suite_of([result], noise, state.plan.noise_line(done, skip=tuple(skipped)), began)
     folder = suite_folder(state.suite, plan.runs)
     save_suite(state.suite, folder)
     state.runs["noise"] = folder.name
     notes = [skipped_images(done, whole, state.plan.options.noise_images)]
-    notes += [f"{', '.join(skipped)} (no time to calibrate)"] if skipped else []
+    notes += [f"{', '.join(skipped)} ({NO_CALIBRATION})"] if skipped else []
     return PartOutcome(done, "; ".join(filter(None, notes)))
 
 
@@ -213,9 +209,9 @@ def _slow_options(state: AuditState, clock: Clock, seconds: float) -> list[str]:
     cost = CALIBRATIONS * CALIBRATION_IMAGES * state.seconds_an_image
     if clock.number("calibrate", None, float(cost <= 0.4 * seconds), 0, 1):
         return []
-    run = [one for family in families() for one in options(family) if one.default and not one.missing]
-    infers = {one.label: one.noise(state.pipeline).infer for one in run}
-    return [label for label, one in infers.items() if isinstance(one, DeployedInference) and one.calibrated]
+    default = [o for family in families() for o in options(family) if o.default and not o.missing]
+    infers = {o.label: o.noise(state.pipeline).infer for o in default}
+    return [label for label, i in infers.items() if isinstance(i, DeployedInference) and i.calibrated]
 
 
 def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
@@ -227,11 +223,11 @@ def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     with contextlib.suppress(BudgetSpent):
         if most != 0:
             prepared = state.prepared.within(clock.until("combine"))
-            state.staircase = combine(prepared, state.noise, watch, most=most)
-    if not clock.ended("combine", len(state.staircase.steps) if state.staircase else 0):
-        state.staircase = None
+            state.combination = combine(prepared, state.noise, watch, most=most)
+    if not clock.ended("combine", len(state.combination.steps) if state.combination else 0):
+        state.combination = None
         return PartOutcome(0, LATE)
-    late = state.staircase is not None and any(LATE in text for text in state.staircase.skipped)
+    late = state.combination is not None and any(LATE in text for text in state.combination.skipped)
     return PartOutcome(state.noise.images, f"the last steps of the combination ({LATE})" if late else "")
 
 
@@ -256,7 +252,7 @@ def _attack(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     state.counts["attack"] = count
     state.runs |= runs
     again = state.repeat_line("attack")
-    state.levels = tuple(replace(one, level=replace(one.level, command=again)) for one in levels)
+    state.levels = tuple(replace(r, level=replace(r.level, command=again)) for r in levels)
     larger = state.plan.options.pixels[clock.ended("attack budgets", len(levels)) :]
     notes = [skipped_images(count, len(names), given)]
     notes += [f"pixel budgets {', '.join(map(str, larger))} ({LATE})"] if larger else []
@@ -268,10 +264,10 @@ def _attack_square(state: AuditState, clock: Clock, watch: Watch, until: float) 
     """Attack with contiguous squares at the smallest budget that succeeded; returns what was skipped."""
     images = [a.name for a in state.levels[0].attempts if a.targets]
     done = clock.finished("attack square")
-    levels = [one.level for one in state.levels]
     if not images or state.outcome is None:
         return ""
-    pixels = next((one.pixels for one in levels if one.broken), levels[-1].pixels)
+    levels = [result.level for result in state.levels]
+    pixels = next((level.pixels for level in levels if level.broken), levels[-1].pixels)
     try:
         if done == 0:
             raise BudgetSpent(LATE)
@@ -282,8 +278,7 @@ def _attack_square(state: AuditState, clock: Clock, watch: Watch, until: float) 
     clock.ended("attack square", len(square.attempts))
     state.runs |= runs
     state.outcome = replace(state.outcome, contiguous=contiguous)
-    state.contiguous_attack = replace(square.level, command=state.repeat_line("attack"))
-    state.contiguous_attempts = square.attempts
+    state.contiguous = replace(square, level=replace(square.level, command=state.repeat_line("attack")))
     return ""
 
 
@@ -296,13 +291,13 @@ def _squares(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     try:
         if before == 0:
             raise BudgetSpent(LATE)
-        found = survey(_squares_plan(state, before or count, until), watch)
+        result = survey(_squares_plan(state, before or count, until), watch)
     except BudgetSpent:
         clock.ended("squares", 0)
         return PartOutcome(0, f"all images ({LATE} before the first was finished)")
-    count = clock.ended("squares", found.images)
-    state.maps = found.maps
-    state.notes += [f"squares: {found.note}"] if found.note else []
+    count = clock.ended("squares", result.images)
+    state.maps = result.maps
+    state.notes += [f"squares: {result.note}"] if result.note else []
     state.counts["square"] = count
     state.proofs += proofs_of(state.maps, state.repeat_line("squares"))
     return PartOutcome(count, skipped_images(count, whole, state.plan.options.square_images))
@@ -333,29 +328,28 @@ def _specs(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     with watch("specifications", len(files)) as step:
         store = cell_store(plan.runs / CELLS)
         state.spec_verdicts = decide_specs(plan.model, files, seconds, store, plan.jobs or cores(), step)
-    state.proofs += tuple(one.proof for one in state.spec_verdicts)
-    unknown = sum(one.proof.answer == "unknown" for one in state.spec_verdicts)
+    state.proofs += tuple(verdict.proof for verdict in state.spec_verdicts)
+    unknown = sum(verdict.proof.answer == "unknown" for verdict in state.spec_verdicts)
     late = f"{unknown} of {len(files)} specifications (not decided within {seconds:.0f} s)"
     return PartOutcome(0, late if unknown else "")
 
 
 def _recheck(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
-    """Repeat every proof and counterexample under other precisions and runtimes."""
     if state.prepared is None:
         return PartOutcome(0, "no precision or runtime was available")
-    built = [one.variant for one in state.prepared.candidates if one.option.family in RECHECKED]
+    built = [c.variant for c in state.prepared.candidates if c.option.family in RECHECKED]
     under = {variant.name: variant.pipeline for variant in built if variant is not None}
     if not under or not state.proofs:
         why = "no precision or runtime applies" if state.proofs else "there is no proof or counterexample"
         return PartOutcome(0, why, False)
     allowed = clock.seconds("recheck") / (max(1, len(state.maps)) * len(under) * state.seconds_an_image)
     places = clock.number("recheck places", None, allowed, 8, state.places or state.plan.options.places)
-    total = len([one for one in state.maps if one.answer != "unknown"]) * len(under)
+    total = sum(m.answer != "unknown" for m in state.maps) * len(under)
     until = clock.until("recheck")
     if state.maps:
-        given = _squares_plan(state, len(state.plan.plan.dataset), until)
+        squares = _squares_plan(state, len(state.plan.plan.dataset), until)
         with contextlib.suppress(BudgetSpent):
-            state.rechecks += recheck(given, state.maps, under, watch, places, clock.finished("recheck"))
+            state.rechecks += recheck(squares, state.maps, under, watch, places, clock.finished("recheck"))
     done = clock.ended("recheck", len(state.rechecks))
     if state.spec_verdicts:
         seconds = min(clock.seconds("recheck"), SPEC)

@@ -73,9 +73,9 @@ class SpecificationWork(Work[Specification, None]):
 
     def compute(self, state: None, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """The answers. Only what is decided is stored."""
-        for position, (one, _) in enumerate(batch):
-            share = max(0.0, self.end - time.monotonic()) / (1 + one.after)
-            proof, witness = _decide(one, share, self.jobs)
+        for position, (item, _) in enumerate(batch):
+            share = max(0.0, self.end - time.monotonic()) / (1 + item.after)
+            proof, witness = _decide(item, share, self.jobs)
             cell = {"proof": asdict(proof), "witness": witness}
             yield CellResult(position, 0, cell, stored=proof.answer != "unknown")
 
@@ -93,21 +93,20 @@ def decide_specs(
     Every file is read before the first is decided: InputError if one is none of this network's. Each gets an
     equal part of the time that is left; what is not decided by then is `unknown`.
     """
-    questions = questions_of(model, files).items()
-    after = range(len(files) - 1, -1, -1)
+    questions = zip(files, questions_of(model, files).items(), strict=True)
     items = [
-        Specification(name, path, question, rest)
-        for path, (name, question), rest in zip(files, questions, after, strict=True)
+        Specification(name, path, question, len(files) - number)
+        for number, (path, (name, question)) in enumerate(questions, 1)
     ]
     work = SpecificationWork(model, time.monotonic() + seconds, jobs)
-    found = []
+    verdicts = []
     for plain, item in zip(run(work, items, store, progress=progress).read(), items, strict=True):
         proof, witness = Proof(**{**plain["proof"], "threat": item.name}), plain["witness"]
         if witness is not None:
             domain = domain_of(item.question)
             witness = np.array(witness, domain.dtype).reshape(domain.box.lower.shape)
-        found.append(SpecVerdict(proof, item.question, witness))
-    return tuple(found)
+        verdicts.append(SpecVerdict(proof, item.question, witness))
+    return tuple(verdicts)
 
 
 def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
@@ -115,22 +114,22 @@ def questions_of(model: Model, files: Sequence[Path]) -> dict[str, Property]:
     from holdfast.verify.vnnlib import property_of, read_vnnlib
 
     names = [path.name for path in files]  # the whole path where two have the same
-    known = {path.name if names.count(path.name) == 1 else str(path): path for path in files}
-    questions = {name: property_of(read_vnnlib(path), model) for name, path in known.items()}
+    named = {path.name if names.count(path.name) == 1 else str(path): path for path in files}
+    questions = {name: property_of(read_vnnlib(path), model) for name, path in named.items()}
     if len(questions) < len(files):
         raise InputError("--spec: expected each specification once, got a duplicate")
     return questions
 
 
-def _decide(one: Specification, seconds: float, jobs: int) -> tuple[Proof, list[float] | None]:
+def _decide(item: Specification, seconds: float, jobs: int) -> tuple[Proof, list[float] | None]:
     """The answer, and the flat input that violates the specification if there is one."""
-    verdict = _verdict(one.path, one.question, seconds, jobs)
-    words = ("verify", str(one.question.model.path), str(one.path), "--timeout", f"{seconds:.0f}")
+    verdict = _verdict(item.path, item.question, seconds, jobs)
+    words = ("verify", str(item.question.model.path), str(item.path), "--timeout", f"{seconds:.0f}")
     violated = verdict.status == "violated" and verdict.witness is not None
     witness = np.asarray(verdict.witness).ravel().tolist() if violated else None
     trouble = {"timeout": "not decided in time", "error": "failed"}.get(verdict.status, "")
     proof = Proof(
-        one.name,
+        item.name,
         "",
         # What may be concluded: no time, a doubt and a failure are all `unknown`.
         answer=verdict.status if verdict.status in ("holds", "violated") else "unknown",
@@ -146,9 +145,8 @@ def _decide(one: Specification, seconds: float, jobs: int) -> tuple[Proof, list[
 def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdict:
     """What `holdfast verify` says in a process of its own; a witness counts after it was replayed here."""
     network = question.model.path
-    instance = Instance(
-        "audit", str(network), str(path), seconds, network_path=network, spec_path=path, folder=path.parent
-    )
+    files = {"network_path": network, "spec_path": path, "folder": path.parent}
+    instance = Instance("audit", str(network), str(path), seconds, **files)
     running = begin([*verify_command(), "--jobs", str(jobs)], instance)
     try:
         ((_, outcome),) = wait([running])
@@ -162,15 +160,8 @@ def _verdict(path: Path, question: Property, seconds: float, jobs: int) -> Verdi
             witness = read_counterexample(outcome.witness).inputs.reshape(domain.box.lower.shape)
         except (InputError, ValueError) as problem:
             return Verdict("error", engine, outcome.seconds, note=one_line(problem))
-    verdict = Verdict(
-        outcome.status,
-        engine,
-        outcome.seconds,
-        witness=witness,
-        replay=None,
-        bound=outcome.margin,
-        note=outcome.note,
-    )
+    bound, note = outcome.margin, outcome.note
+    verdict = Verdict(outcome.status, engine, outcome.seconds, witness=witness, bound=bound, note=note)
     if witness is None:
         return verdict
     verdict = confirm(question, verdict, runner_of(question, domain).run, domain.dtype)
@@ -193,7 +184,7 @@ def recheck_specs(
     it is `unknown`: no number of points proves anything. One that leaves the network alone has no row.
     """
     rows: list[Recheck] = []
-    decided = [one for one in answers if one.proof.answer != "unknown"]
+    decided = [verdict for verdict in answers if verdict.proof.answer != "unknown"]
     touched = {name: pipeline for name, pipeline in deployments.items() if pipeline.infer not in UNTOUCHED}
     end, todo = time.monotonic() + seconds, len(decided) * len(touched)
     for name, pipeline in touched.items():
@@ -202,57 +193,53 @@ def recheck_specs(
             run = lookup("infer", pipeline.infer)(model, 1)
         except Exception as error:  # noqa: BLE001 - runtimes raise errors of their own kinds
             problem = f"cannot be opened: {one_line(error)}"
-        for one in decided:
+        for verdict in decided:
             share = max(0.0, end - time.monotonic()) / max(1, todo - len(rows))
             rng = np.random.default_rng([seed, len(rows)])
-            was, now = one.proof, RecheckAnswer("unknown", 0, problem)
+            proof, answer = verdict.proof, RecheckAnswer("unknown", 0, problem)
             if run is not None:
-                now = _search(run, one, points, time.monotonic() + share, rng)
-            rows.append(Recheck(was.threat, was.image, name, was.answer, **vars(now)))
+                answer = _search(run, verdict, points, time.monotonic() + share, rng)
+            rows.append(Recheck(proof.threat, proof.image, name, proof.answer, **vars(answer)))
     return tuple(rows)
 
 
-def _search(run: Run, one: SpecVerdict, points: int, end: float, rng: np.random.Generator) -> RecheckAnswer:
+def _search(run: Run, spec: SpecVerdict, points: int, end: float, rng: np.random.Generator) -> RecheckAnswer:
     """What the points of a specification's box say of a runtime; the first is run whatever the time."""
-    question, tried, doubt = one.question, 0, ""
+    question, count, doubt = spec.question, 0, ""
     try:
         if not question.unsafe:
             return RecheckAnswer("unknown", 0, "the set of inputs is empty")
         domain = domain_of(question)
         names = [port.name for port in read_proto(question.model.path).graph.output]
-        sampler = _BoxSampler(domain, question, one.witness, rng)
+        sampler = _BoxSampler(domain, question, spec.witness, rng)
         for point in sampler.points(points):
             output = _output(run, point, names)
-            tried += 1
+            count += 1
             if not np.isfinite(output).all():
                 doubt = "a point has outputs that are not finite"
                 continue
-            if question.violated_by(output, point) and _again(run, question, point, names):
-                what = "the counterexample" if one.witness is not None and tried == 1 else f"point {tried}"
-                return RecheckAnswer("violated", tried, f"by {what}")
+            if question.violated_by(output, point):
+                again = _output(run, point, names)  # a point counts if it violates the property twice
+                if np.isfinite(again).all() and question.violated_by(again, point):
+                    witness = spec.witness is not None and count == 1
+                    name = "the counterexample" if witness else f"point {count}"
+                    return RecheckAnswer("violated", count, f"by {name}")
             sampler.note(point, output)
             if time.monotonic() > end:
                 break
     except Exception as problem:  # noqa: BLE001 - whatever it is, nothing is known
-        return RecheckAnswer("unknown", tried, one_line(problem))
-    lost = "the counterexample does not violate it here; " if one.witness is not None else ""
-    note = f"{lost}none of {tried} points of the box violates it"
-    return RecheckAnswer("unknown", tried, "; ".join(filter(None, (note, doubt))))
+        return RecheckAnswer("unknown", count, one_line(problem))
+    lost = "the counterexample does not violate it here; " if spec.witness is not None else ""
+    note = f"{lost}none of {count} points of the box violates it"
+    return RecheckAnswer("unknown", count, "; ".join(filter(None, (note, doubt))))
 
 
 def _output(run: Run, point: NDArray[Any], names: Sequence[str]) -> Floats:
-    """The flat outputs of a point, in the order of the user's file."""
-    found = run(point)
-    missing = [name for name in names if name not in found]
+    outputs = run(point)
+    missing = [name for name in names if name not in outputs]
     if missing:
-        raise InputError(f"expected an output {missing[0]!r}, got {', '.join(found)}")
-    return np.concatenate([np.asarray(found[name], np.float64).ravel() for name in names])
-
-
-def _again(run: Run, question: Property, point: NDArray[Any], names: Sequence[str]) -> bool:
-    """Whether a point that broke the property does so when it is run once more."""
-    output = _output(run, point, names)
-    return bool(np.isfinite(output).all()) and question.violated_by(output, point)
+        raise InputError(f"expected an output {missing[0]!r}, got {', '.join(outputs)}")
+    return np.concatenate([np.asarray(outputs[name], np.float64).ravel() for name in names])
 
 
 class _BoxSampler:
@@ -298,5 +285,5 @@ class _BoxSampler:
 def _between(low: NDArray[Any], high: NDArray[Any], parts: Floats) -> NDArray[Any]:
     """The points that lie at these parts of the way, never outside."""
     mixed = low.astype(np.float64) + parts * (high.astype(np.float64) - low)
-    found: NDArray[Any] = np.clip(mixed.astype(low.dtype), low, high)
-    return found
+    points: NDArray[Any] = np.clip(mixed.astype(low.dtype), low, high)
+    return points

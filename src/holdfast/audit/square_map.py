@@ -14,6 +14,7 @@ from holdfast.core.types import Bools, Boxes, Floats, Ints, Label, Size
 
 THREAT, ENGINE = "square", "enumeration"
 FEWEST = 4  # positions: the corners of the image
+_PLAIN = ("threshold", "clean", "seconds", "note")  # fields that JSON can hold
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,9 @@ class Grid:
 
     def __post_init__(self) -> None:
         if min(self.side, self.step) < 1:
-            got = f"{self.side} and {self.step}"
-            raise InputError(f"Grid: expected a side and a step of 1 or more, got {got}")
+            raise InputError(
+                f"Grid: expected a side and a step of 1 or more, got {self.side} and {self.step}"
+            )
 
 
 def grid_for(size: Size, share: float = 0.1, most: int = 400) -> Grid:
@@ -51,8 +53,8 @@ def _starts(length: int, grid: Grid) -> Ints:
     last = length - grid.side
     if last < 0:
         raise InputError(f"square: expected a side up to {length} pixels, got {grid.side}")
-    found = np.arange(0, last + 1, grid.step, dtype=np.int64)
-    return found if found[-1] == last else np.append(found, last)
+    starts = np.arange(0, last + 1, grid.step, dtype=np.int64)
+    return starts if starts[-1] == last else np.append(starts, last)
 
 
 def axes(size: Size, grid: Grid) -> tuple[Ints, Ints]:
@@ -93,9 +95,9 @@ class SquareMap:
 
     def __post_init__(self) -> None:
         columns, rows = axes(self.size, self.grid)
-        wanted = len(rows), len(columns)
-        if self.scores.shape != wanted:
-            raise InputError(f"SquareMap.scores: expected {wanted}, got {self.scores.shape}")
+        shape = len(rows), len(columns)
+        if self.scores.shape != shape:
+            raise InputError(f"SquareMap.scores: expected {shape}, got {self.scores.shape}")
 
     @property
     def unsafe(self) -> Bools:
@@ -152,66 +154,60 @@ def proofs_of(maps: Sequence[SquareMap], command: str = "") -> tuple[Proof, ...]
     return tuple(
         Proof(
             THREAT,
-            one.image,
-            one.answer,
+            m.image,
+            m.answer,
             ENGINE,
-            one.seconds,
-            members=one.scores.size,
-            tried=one.tried,
-            unsafe=int(one.unsafe.sum()),
-            margin=None if one.least is None else one.least - one.threshold,
-            where=one.where,
-            note=one.note,
+            m.seconds,
+            members=m.scores.size,
+            tried=m.tried,
+            unsafe=int(m.unsafe.sum()),
+            margin=None if m.least is None else m.least - m.threshold,
+            where=m.where,
+            note=m.note,
             command=command,
         )
-        for one in maps
+        for m in maps
     )
 
 
 def worst_squares(maps: Sequence[SquareMap]) -> dict[str, Patch]:
     """The black square at the worst position of each image: the threat replayed under deployments."""
-    return {one.image: black(one.grid, *one.where) for one in maps if one.where is not None}
+    return {m.image: black(m.grid, *m.where) for m in maps if m.where is not None}
 
 
 def describe_square(maps: Sequence[SquareMap]) -> str:
     """The square in words: its side and its number of positions, as ranges if images differ in size."""
     if not maps:
         return "a black square"
-    counts = ([one.grid.side for one in maps], [one.scores.size for one in maps])
+    counts = ([m.grid.side for m in maps], [m.scores.size for m in maps])
     side, many = (" to ".join(map(str, sorted({min(values), max(values)}))) for values in counts)
     return f"a black square with a side of {side} pixels at {many} positions"
 
 
-def to_plain(one: SquareMap) -> dict[str, Any]:
+def to_plain(square_map: SquareMap) -> dict[str, Any]:
     """The map as JSON values, without the image's name."""
-    if isinstance(one.targets, Label):
-        targets: dict[str, Any] = {"label": one.targets.index}
+    grid, targets = square_map.grid, square_map.targets
+    if isinstance(targets, Label):
+        truth: Any = targets.index
     else:
-        targets = {"boxes": one.targets.xyxy.tolist(), "classes": one.targets.classes.tolist()}
+        truth = [targets.xyxy.tolist(), targets.classes.tolist()]
     return {
-        "size": list(one.size),
-        "grid": [one.grid.side, one.grid.step],
-        "scores": [[None if math.isnan(v) else v for v in line] for line in one.scores.tolist()],
-        "threshold": one.threshold,
-        "targets": targets,
-        "clean": one.clean,
-        "seconds": one.seconds,
-        "note": one.note,
+        **{name: getattr(square_map, name) for name in _PLAIN},
+        "size": list(square_map.size),
+        "grid": [grid.side, grid.step],
+        "scores": [[None if math.isnan(v) else v for v in row] for row in square_map.scores.tolist()],
+        "targets": truth,
     }
 
 
 def from_plain(image: str, plain: dict[str, Any]) -> SquareMap:
     """The map that `to_plain` wrote."""
-    said = plain["targets"]
-    targets = Label(said["label"]) if "label" in said else Boxes(said["boxes"], said["classes"])
+    targets = plain["targets"]
     return SquareMap(
-        image=image,
-        size=Size(*plain["size"]),
-        grid=Grid(*plain["grid"]),
-        scores=np.array(plain["scores"], np.float64),
-        threshold=plain["threshold"],
-        targets=targets,
-        clean=plain["clean"],
-        seconds=plain["seconds"],
-        note=plain["note"],
+        image,
+        Size(*plain["size"]),
+        Grid(*plain["grid"]),
+        np.array(plain["scores"], np.float64),
+        targets=Boxes(*targets) if isinstance(targets, list) else Label(targets),
+        **{name: plain[name] for name in _PLAIN},
     )

@@ -70,36 +70,36 @@ class SquareScorer:
             return truth if score_of(prediction, truth, self.judge.rule) >= self.threshold else None
         if not isinstance(prediction, Detections):
             raise ModelError(f"expected detections, got {type(prediction).__name__}")
-        ours = found_boxes(prediction, truth, self.judge.rule) & ~truth.crowd
-        return Boxes(truth.xyxy[ours], truth.classes[ours]) if ours.any() else None
+        detected = found_boxes(prediction, truth, self.judge.rule) & ~truth.crowd
+        return Boxes(truth.xyxy[detected], truth.classes[detected]) if detected.any() else None
 
     def score(self, image: Image, targets: Boxes | Label) -> float:
         """The score of the least certain target in decoded pixels."""
-        found = score_of(self.predict(image), targets, self.judge.rule)
-        if not np.isfinite(found):
-            raise ImageError(f"expected a finite score, got {found}")
-        return found
+        score = score_of(self.predict(image), targets, self.judge.rule)
+        if not np.isfinite(score):
+            raise ImageError(f"expected a finite score, got {score}")
+        return score
 
     def replayed(self, data: bytes, grid: Grid, place: tuple[int, int], targets: Boxes | Label) -> bool:
         """Whether the square breaks the image again, from the encoded bytes, applied as a patch."""
-        return (
-            self.score(apply(self.judge.machine.decode(data), black(grid, *place)), targets) < self.threshold
-        )
+        image = apply(self.judge.machine.decode(data), black(grid, *place))
+        return self.score(image, targets) < self.threshold
 
 
-def score_of(said: Prediction, targets: Boxes | Label, rule: Rule) -> float:
+def score_of(prediction: Prediction, targets: Boxes | Label, rule: Rule) -> float:
     """The lowest best score over the targets (0: a target is missed), or the margin of the true class."""
-    if isinstance(said, Scores) and isinstance(targets, Label):
-        others = np.delete(said.values, targets.index)
-        lead = float(said.values[targets.index] - (others.max() if others.size else 0.0))
-        return lead if int(np.argmax(said.values)) == targets.index else min(lead, -TIE)
-    if not isinstance(said, Detections) or not isinstance(targets, Boxes):
-        raise ModelError(f"expected detections or scores of classes, got {type(said).__name__}")
-    if not len(said):
+    if isinstance(prediction, Scores) and isinstance(targets, Label):
+        others = np.delete(prediction.values, targets.index)
+        margin = float(prediction.values[targets.index] - (others.max() if others.size else 0.0))
+        return margin if int(np.argmax(prediction.values)) == targets.index else min(margin, -TIE)
+    if not isinstance(prediction, Detections) or not isinstance(targets, Boxes):
+        raise ModelError(f"expected detections or scores of classes, got {type(prediction).__name__}")
+    if not len(prediction):
         return 0.0
-    same = targets.classes[:, None] == said.classes[None, :]
-    good = same & (iou(targets.xyxy, said.boxes) >= rule.iou) & (said.scores[None, :] >= rule.score)
-    return float(np.where(good, said.scores[None, :], 0.0).max(axis=1).min())
+    scores = prediction.scores[None, :]
+    same = targets.classes[:, None] == prediction.classes[None, :]
+    good = same & (iou(targets.xyxy, prediction.boxes) >= rule.iou) & (scores >= rule.score)
+    return float(np.where(good, scores, 0.0).max(axis=1).min())
 
 
 def known_truth(truth: Truth, numbers: Ints, name: str) -> Boxes | Label | None:
@@ -157,22 +157,15 @@ class SquareWork(ItemWork[Entry, SquareScorer]):
             size = Size(image.shape[1], image.shape[0])
             grid = grid_for(size, self.share, self.most)
             scores, notes = _score_places(state, image, grid, targets, self.until)
-            one = SquareMap(
-                image=item.name,
-                size=size,
-                grid=grid,
-                scores=scores,
-                threshold=state.threshold,
-                targets=targets,
-                clean=0.0,
-                seconds=0.0,
+            square_map = SquareMap(
+                item.name, size, grid, scores, state.threshold, targets=targets, clean=0.0, seconds=0.0
             )
-            notes += _confirm_worst(state, sample.data, one)
+            notes += _confirm_worst(state, sample.data, square_map)
             clean, seconds = state.score(image, targets), round(time.perf_counter() - began, 3)
         except ImageError as problem:
             return {"failed": str(problem)}
         note = f"{notes[0]} ({many(len(notes), 'position')} not decided)" if notes else ""
-        return {"map": to_plain(dataclasses.replace(one, clean=clean, seconds=seconds, note=note))}
+        return {"map": to_plain(dataclasses.replace(square_map, clean=clean, seconds=seconds, note=note))}
 
 
 def work_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareWork:
@@ -184,50 +177,41 @@ def work_of(squares: SquaresPlan, pipeline: Pipeline) -> SquareWork:
     grid_for(Size(1, 1), squares.share, squares.most)  # a share or a number that cannot be is reported here
     (setup,) = work_for(plan, ImagePipeline(pipeline)).setups()
     numbers = to_model(alignment_of(plan))
-    return SquareWork(
-        model=model,
-        pipeline=pipeline,
-        rule=squares.rule,
-        to_model=numbers,
-        share=squares.share,
-        most=squares.most,
-        facts=[setup.facts, squares.rule, squares.share, squares.most, numbers],
-        until=plan.until,
-    )
+    rule, share, most = squares.rule, squares.share, squares.most
+    facts = [setup.facts, rule, share, most, numbers]
+    return SquareWork(model, pipeline, rule, numbers, share, most=most, facts=facts, until=plan.until)
 
 
 def _score_places(
     scorer: SquareScorer, image: Image, grid: Grid, targets: Boxes | Label, until: float = math.inf
 ) -> tuple[Floats, list[str]]:
-    """The score at every position (rows, columns), NaN where it could not be computed, and the reasons.
-
-    BudgetSpent at `until` (of time.monotonic).
-    """
+    """The score at every position (rows, columns), NaN where it could not be computed, and the reasons."""
     size = Size(image.shape[1], image.shape[0])
     columns, rows = axes(size, grid)
     scores, notes = np.full(len(rows) * len(columns), np.nan), []  # a skipped position stays undecided
     for at, (x, y) in enumerate(places(size, grid).tolist()):
         check_time(until)
-        laid = image.copy()
-        laid[y : y + grid.side, x : x + grid.side] = 0
+        patched = image.copy()
+        patched[y : y + grid.side, x : x + grid.side] = 0
         try:
-            scores[at] = scorer.score(laid, targets)
+            scores[at] = scorer.score(patched, targets)
         except Exception as problem:  # noqa: BLE001 - whatever it is, this position is undecided
             notes.append(f"at column {x}, row {y}: {one_line(problem)}")
     return scores.reshape(len(rows), len(columns)), notes
 
 
-def _confirm_worst(scorer: SquareScorer, data: bytes, one: SquareMap) -> list[str]:
+def _confirm_worst(scorer: SquareScorer, data: bytes, m: SquareMap) -> list[str]:
     """Replay the worst unsafe positions; one that is not confirmed becomes NaN. Returns the reasons."""
-    notes, (columns, rows) = list[str](), axes(one.size, one.grid)
-    while one.unsafe.any() and (here := one.where) is not None:
+    notes, (columns, rows) = list[str](), axes(m.size, m.grid)
+    while m.unsafe.any() and m.where is not None:
+        x, y = m.where
         try:
-            if scorer.replayed(data, one.grid, here, one.targets):
+            if scorer.replayed(data, m.grid, (x, y), m.targets):
                 break
-            notes.append(f"at column {here[0]}, row {here[1]}: not confirmed by a second run")
+            notes.append(f"at column {x}, row {y}: not confirmed by a second run")
         except Exception as problem:  # noqa: BLE001 - a violation that cannot be replayed does not count
-            notes.append(f"at column {here[0]}, row {here[1]}: {one_line(problem)}")
-        one.scores[np.searchsorted(rows, here[1]), np.searchsorted(columns, here[0])] = np.nan
+            notes.append(f"at column {x}, row {y}: {one_line(problem)}")
+        m.scores[np.searchsorted(rows, y), np.searchsorted(columns, x)] = np.nan
     return notes
 
 
@@ -243,10 +227,11 @@ class Survey:
     @property
     def note(self) -> str:
         """Which images have no map and why; empty if all have one."""
-        without, failed = (many(len(images), "image") for images in (self.without, self.failed))
-        nothing = f"{without} without a detected true object"
-        notes = [nothing] if self.without else []
-        notes += [f"{failed} could not be run; first: {self.failed[0]}"] if self.failed else []
+        notes = []
+        if self.without:
+            notes.append(f"{many(len(self.without), 'image')} without a detected true object")
+        if self.failed:
+            notes.append(f"{many(len(self.failed), 'image')} could not be run; first: {self.failed[0]}")
         return "; ".join(notes)
 
 

@@ -4,13 +4,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from holdfast.attack.result import AttackResult, Attempt
+from holdfast.attack.result import AttackResult
 from holdfast.audit import result as results
 from holdfast.audit.attack_levels import LevelResult
 from holdfast.audit.options import AuditedOptions
 from holdfast.audit.plan import AuditPlan
 from holdfast.audit.result import (
-    AttackLevel,
     Audit,
     Clean,
     ImageRobustness,
@@ -57,11 +56,10 @@ class AuditState:
     evaluation: Evaluation | None = None
     suite: NoiseSuite | None = None
     prepared: PreparedNoise | None = None
-    staircase: Combination | None = None
+    combination: Combination | None = None
     outcome: AttackResult | None = None
     levels: tuple[LevelResult, ...] = ()
-    contiguous_attack: AttackLevel | None = None
-    contiguous_attempts: tuple[Attempt, ...] = ()
+    contiguous: LevelResult | None = None
     maps: tuple[SquareMap, ...] = ()
     spec_verdicts: tuple[SpecVerdict, ...] = ()
     proofs: tuple[Proof, ...] = ()
@@ -103,34 +101,32 @@ class AuditState:
         return self._line(part, {"noise_images": None, "attack_images": None, "square_images": None})
 
     def _line(self, part: str, counts: Mapping[str, int | None]) -> str:
-        given = self.plan.options
-        others = {"only": (part,), "budget": "none", "places": self.places or given.places}
-        return command_line(carry(given, AuditedOptions, **others, **counts))
+        options = self.plan.options
+        others = {"only": (part,), "budget": "none", "places": self.places or options.places}
+        return command_line(carry(options, AuditedOptions, **others, **counts))
 
 
 def audit_of(state: AuditState, seconds: float) -> Audit:
     """The result: every number with the command that reproduces it."""
-    plan = state.plan.plan
+    plan, model = state.plan.plan, state.plan.plan.model
     if state.evaluation is None:
         raise RuntimeError("an audit has an evaluation")
     calibration = state.noise.calibration if state.noise else ""
     calibrated = [f"integer precisions are calibrated on {calibration}"] if calibration else []
+    about = {
+        "name": model.name, "path": str(model.path), "sha256": model.sha256, "task": model.card.task,
+        "classes": len(model.card.classes), "guessed": list(model.guessed),
+        "pipeline": state.pipeline.describe(),
+    }  # fmt: skip
+    noise = [_noise_result(state, row) for row in state.noise.rows] if state.noise else []
     return Audit(
-        model={
-            "name": plan.model.name,
-            "path": str(plan.model.path),
-            "sha256": plan.model.sha256,
-            "task": plan.model.card.task,
-            "classes": len(plan.model.card.classes),
-            "guessed": list(plan.model.guessed),
-            "pipeline": state.pipeline.describe(),
-        },
+        about,
         data={"name": plan.dataset.name, "images": len(plan.dataset), "source": dict(plan.source)},
         clean=_clean(state, state.evaluation),
-        noises=tuple(_noise_result(state, r) for r in state.noise.rows) if state.noise else (),
+        noises=tuple(noise),
         combined=_noise_result(state, state.noise.combined) if state.noise and state.noise.combined else None,
-        attacks=tuple(one.level for one in state.levels),
-        contiguous_attack=state.contiguous_attack,
+        attacks=tuple(result.level for result in state.levels),
+        contiguous_attack=state.contiguous.level if state.contiguous else None,
         proofs=state.proofs,
         rechecks=state.rechecks,
         bounds=tuple(robustness_bounds(state.proofs, state.maps, state.levels)),
@@ -150,23 +146,24 @@ def audit_of(state: AuditState, seconds: float) -> Audit:
 def _clean(state: AuditState, evaluation: Evaluation) -> Clean:
     plan = state.plan.plan
     side = side_of_evaluation(evaluation, plan.settings)
-    interval = interval_of(
-        bootstrap_values(side, [r.name for r in side.records], replicates=state.plan.replicates)
-    )
+    names, replicates = [r.name for r in side.records], state.plan.replicates
+    interval = interval_of(bootstrap_values(side, names, replicates=replicates))
     metric, title = metric_of(side.metric, plan.settings.iou)
     others = {k: float(v) for k, v in evaluation.result["metrics"].items() if isinstance(v, int | float)}
     at = evaluation.result.get("at_score", {})
     others |= {k: float(at[k]) for k in ("precision", "recall", "f1") if isinstance(at.get(k), int | float)}
+    command = state.plan.evaluate_line(evaluation.about.data["images"])
+    images = len(evaluation.records)
     return Clean(
         metric,
         title,
         side.value,
-        low=interval.low,
-        high=interval.high,
-        images=len(evaluation.records),
+        interval.low,
+        interval.high,
+        images=images,
         rule=side.rule,
         others=others,
-        command=state.plan.evaluate_line(evaluation.about.data["images"]),
+        command=command,
     )
 
 
@@ -188,24 +185,23 @@ def metric_of(name: str, iou: float) -> tuple[str, str]:
 
 
 def _noise_result(state: AuditState, row: NoiseRow) -> NoiseResult:
-    count = state.prepared and len(state.prepared.noise.plan.dataset)
+    count = len(state.prepared.noise.plan.dataset) if state.prepared else 1
     label = row.option if row.family == "combined" else row.label
     only = () if row.family == "combined" else (label,)  # combined needs the whole suite
-
-    def finite(points: float | None) -> float | None:
-        return None if points is None or math.isnan(points) else points
-
+    command = state.plan.noise_line(count or 1, only=only)
+    points = (row.points_lost, row.low, row.high)
+    lost, low, high = (None if value is None or math.isnan(value) else value for value in points)
     return NoiseResult(
         label,
         row.family,
         row.outcome,
-        points_lost=finite(row.points_lost),
-        low=finite(row.low),
-        high=finite(row.high),
+        lost,
+        low,
+        high=high,
         changed=row.changed,
         images=row.images,
         note=row.note,
-        command=state.plan.noise_line(count or 1, only=only),
+        command=command,
     )
 
 
@@ -223,7 +219,8 @@ def robustness_bounds(
         images = tuple(ImageRobustness(p.image, p.answer == "holds", p.answer == "violated") for p in squares)
         words = f"{describe_square(maps) if maps else ''} (broken: one detected object is hidden)"
         yield RobustnessBounds(THREAT, words, engine, engine, images)
-    for one in levels:
-        images = tuple(ImageRobustness(a.name, False, a.success) for a in one.attempts if a.targets)
-        words = f"{one.level.pixels} scattered pixels (broken: every detected object is hidden)"
-        yield RobustnessBounds(one.level.threat, words, "", one.level.engine, images)
+    for result in levels:
+        level = result.level
+        images = tuple(ImageRobustness(a.name, False, a.success) for a in result.attempts if a.targets)
+        words = f"{level.pixels} scattered pixels (broken: every detected object is hidden)"
+        yield RobustnessBounds(level.threat, words, "", level.engine, images)

@@ -46,8 +46,8 @@ class PatchedEntry:
             raise
         except Exception as problem:  # what a decoder of the user's raises is its own
             raise ImageError(f"cannot be decoded: {type(problem).__name__}: {problem}") from problem
-        picture = apply(clean, self.patch, target_boxes(sample.truth))
-        return dataclasses.replace(sample, data=png_of(picture))
+        patched = apply(clean, self.patch, target_boxes(sample.truth))
+        return dataclasses.replace(sample, data=png_of(patched))
 
 
 def target_boxes(truth: Truth) -> Floats | None:
@@ -78,11 +78,9 @@ def patched_dataset(dataset: Dataset, patches: Mapping[str, Patch], decode: str 
     given = {printable(name): patch for name, patch in patches.items()}
     unknown = sorted(given.keys() - {printable(entry.name) for entry in dataset.entries})
     if unknown:
-        raise InputError(
-            f"a patch names the image {unknown[0]!r}, which is not in {dataset.name}; "
-            "use the dataset the patches were computed on"
-        )
-    laid = {name: visible(patch) for name, patch in given.items() if patch.mask.any()}
-    found = [(entry, laid.get(printable(entry.name))) for entry in dataset.entries]
-    entries = tuple(PatchedEntry(entry, patch, decode) if patch else entry for entry, patch in found)
+        problem = f"a patch names the image {unknown[0]!r}, which is not in {dataset.name}"
+        raise InputError(f"{problem}; use the dataset the patches were computed on")
+    shown = {name: visible(patch) for name, patch in given.items() if patch.mask.any()}
+    pairs = [(entry, shown.get(printable(entry.name))) for entry in dataset.entries]
+    entries = tuple(PatchedEntry(entry, patch, decode) if patch else entry for entry, patch in pairs)
     return dataclasses.replace(dataset, entries=entries)

@@ -37,11 +37,10 @@ STILL = ("identical", "no effect")  # outcomes that are a loss of exactly 0
 
 @dataclass(frozen=True)
 class Pattern:
-    """A kind of name: capitals are placeholders, `parts` are the parts of the audit that measure it."""
+    """A kind of name: capitals are placeholders."""
 
     text: str
     unit: Unit
-    parts: tuple[str, ...]
     meaning: str
     interval: bool = False  # also with .low and .high: the ends of the 95% interval
 
@@ -50,75 +49,63 @@ class Pattern:
         """The first word: clean, noise, attack, square, verify, recheck, matrix, audit."""
         return self.text.partition(".")[0]
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of the audit that measure it."""
+        return ("specs",) if ".specs." in self.text else _PARTS.get(self.engine, (self.engine,))
 
-_PROOFS = ("squares", "specs")
-_POINTS: Unit = "points"
+
+# The parts that measure the numbers of an engine, where these are not the part of the same name.
+_PARTS: dict[str, tuple[str, ...]] = {
+    "clean": ("evaluate",), "square": ("squares",), "verify": ("squares", "specs"), "audit": (),
+}  # fmt: skip
 PATTERNS: tuple[Pattern, ...] = (
-    Pattern("clean.METRIC", "fraction", ("evaluate",), "main metric of the training pipeline", True),
-    Pattern("clean.OTHER", "fraction", ("evaluate",), "any other metric of the evaluation"),
-    Pattern("clean.images", "count", ("evaluate",), "images evaluated"),
-    Pattern("noise.METRIC.points_lost", _POINTS, ("noise",), "lost to the worst single noise option", True),
+    Pattern("clean.METRIC", "fraction", "main metric of the training pipeline", True),
+    Pattern("clean.OTHER", "fraction", "any other metric of the evaluation"),
+    Pattern("clean.images", "count", "images evaluated"),
+    Pattern("noise.METRIC.points_lost", "points", "lost to the worst single noise option", True),
     Pattern(
         "noise.combined.METRIC.points_lost",
-        _POINTS,
-        ("noise",),
+        "points",
         "lost to the worst option of each family, combined",
         True,
     ),
+    Pattern("noise.FAMILY.METRIC.points_lost", "points", "lost to the family's worst option", True),
+    Pattern("noise.FAMILY.OPTION.METRIC.points_lost", "points", "lost to that option", True),
+    Pattern("noise.missing", "count", "noise options that are not supported or not installed"),
+    Pattern("attack.BUDGET.Se", "difference", "1 − metric after / before on the attacked images"),
+    Pattern("attack.BUDGET.METRIC", "fraction", "metric of the attacked images"),
+    Pattern("attack.BUDGET.broken", "fraction", "share of images in which every detected object is hidden"),
+    Pattern("attack.BUDGET.aimed", "count", "attacked images with a detected object"),
+    Pattern("attack.contiguous.Se", "difference", "S_e of the contiguous squares"),
+    Pattern("attack.contiguous.broken", "fraction", "share of images they break"),
+    Pattern("attack.smallest", "pixels", "smallest pixel budget that breaks an image"),
+    Pattern("attack.largest", "pixels", "largest pixel budget tried"),
     Pattern(
-        "noise.FAMILY.METRIC.points_lost", _POINTS, ("noise",), "lost to the family's worst option", True
+        "square.certified", "fraction", "share of images that no black square of the grid breaks (certified)"
     ),
-    Pattern("noise.FAMILY.OPTION.METRIC.points_lost", _POINTS, ("noise",), "lost to that option", True),
-    Pattern("noise.missing", "count", ("noise",), "noise options that are not supported or not installed"),
-    Pattern(
-        "attack.BUDGET.Se", "difference", ("attack",), "1 − metric after / before on the attacked images"
-    ),
-    Pattern("attack.BUDGET.METRIC", "fraction", ("attack",), "metric of the attacked images"),
-    Pattern(
-        "attack.BUDGET.broken",
-        "fraction",
-        ("attack",),
-        "share of images in which every detected object is hidden",
-    ),
-    Pattern("attack.BUDGET.aimed", "count", ("attack",), "attacked images with a detected object"),
-    Pattern("attack.contiguous.Se", "difference", ("attack",), "S_e of the contiguous squares"),
-    Pattern("attack.contiguous.broken", "fraction", ("attack",), "share of images they break"),
-    Pattern("attack.smallest", "pixels", ("attack",), "smallest pixel budget that breaks an image"),
-    Pattern("attack.largest", "pixels", ("attack",), "largest pixel budget tried"),
-    Pattern(
-        "square.certified",
-        "fraction",
-        ("squares",),
-        "share of images that no black square of the grid breaks (certified)",
-    ),
-    Pattern(
-        "square.broken", "fraction", ("squares",), "share of images that a black square of the grid breaks"
-    ),
-    Pattern("verify.violated", "count", _PROOFS, "violated properties: squares and specifications"),
-    Pattern("verify.holds", "count", _PROOFS, "proven properties"),
-    Pattern("verify.unknown", "count", _PROOFS, "undecided properties"),
-    Pattern("verify.specs.violated", "count", ("specs",), "violated specifications"),
-    Pattern("verify.specs.holds", "count", ("specs",), "proven specifications"),
-    Pattern("verify.specs.unknown", "count", ("specs",), "undecided specifications"),
-    Pattern("recheck.findings", "count", ("recheck",), "answers that change under a deployment"),
+    Pattern("square.broken", "fraction", "share of images that a black square of the grid breaks"),
+    Pattern("verify.violated", "count", "violated properties: squares and specifications"),
+    Pattern("verify.holds", "count", "proven properties"),
+    Pattern("verify.unknown", "count", "undecided properties"),
+    Pattern("verify.specs.violated", "count", "violated specifications"),
+    Pattern("verify.specs.holds", "count", "proven specifications"),
+    Pattern("verify.specs.unknown", "count", "undecided specifications"),
+    Pattern("recheck.findings", "count", "answers that change under a deployment"),
     Pattern(
         "recheck.broken",
         "count",
-        ("recheck",),
         "properties that hold for the training pipeline and are violated under a deployment",
     ),
-    Pattern("recheck.unknown", "count", ("recheck",), "answers that are undecided under a deployment"),
-    Pattern("matrix.METRIC.min", "fraction", ("matrix",), "lowest metric over all threats × deployments"),
+    Pattern("recheck.unknown", "count", "answers that are undecided under a deployment"),
+    Pattern("matrix.METRIC.min", "fraction", "lowest metric over all threats × deployments"),
     Pattern(
-        "matrix.magnified",
-        "count",
-        ("matrix",),
-        "cells in which threat and deployment magnify each other significantly",
+        "matrix.magnified", "count", "cells in which threat and deployment magnify each other significantly"
     ),
-    Pattern("matrix.missing", "count", ("matrix",), "cells that could not be run"),
-    Pattern("audit.skipped", "count", (), "parts skipped, completely or partly"),
-    Pattern("audit.failed_images", "count", (), "images that could not be read or evaluated"),
-    Pattern("audit.seconds", "seconds", (), "duration of the audit"),
+    Pattern("matrix.missing", "count", "cells that could not be run"),
+    Pattern("audit.skipped", "count", "parts skipped, completely or partly"),
+    Pattern("audit.failed_images", "count", "images that could not be read or evaluated"),
+    Pattern("audit.seconds", "seconds", "duration of the audit"),
 )
 
 
@@ -131,9 +118,9 @@ def pattern_of(name: str, audit: Audit | None = None, metrics: Sequence[str] = M
 
 def current_name(name: str) -> str:
     """The name that replaced a former one, else the name itself."""
-    found = re.fullmatch(r"noise\.([^.]+)\.combined(\.low|\.high)?", name)
-    if found:
-        return f"noise.combined.{found[1]}.points_lost{found[2] or ''}"
+    combined = re.fullmatch(r"noise\.([^.]+)\.combined(\.low|\.high)?", name)
+    if combined:
+        return f"noise.combined.{combined[1]}.points_lost{combined[2] or ''}"
     if name.startswith("noise."):
         return re.sub(r"\.drop(?=$|\.low$|\.high$)", ".points_lost", name)
     return {"audit.left_out": "audit.skipped"}.get(name, name)
@@ -141,27 +128,27 @@ def current_name(name: str) -> str:
 
 def required_pattern(name: str, audit: Audit | None = None, metrics: Sequence[str] = METRICS) -> Pattern:
     """The pattern of the name, or InputError with the closest name and the known patterns."""
-    found = pattern_of(name, audit, metrics)
-    if found is not None:
-        return found
-    every = [one for pattern in PATTERNS for one in _names(pattern, name, audit, metrics)]
-    near = difflib.get_close_matches(name, every, n=1, cutoff=0.6)
+    pattern = pattern_of(name, audit, metrics)
+    if pattern is not None:
+        return pattern
+    names = [known for pattern in PATTERNS for known in _names(pattern, name, audit, metrics)]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    engines = list(dict.fromkeys(p.engine for p in PATTERNS))
-    first = (near[0] if near else name).partition(".")[0]
-    fitting = [p for p in PATTERNS if p.engine == first] or list(PATTERNS)
+    engine = (near[0] if near else name).partition(".")[0]
+    same_engine = [p for p in PATTERNS if p.engine == engine]
+    patterns = same_engine or PATTERNS
     chosen = " or ".join((audit.clean.metric,) if audit else metrics)
-    metric = f"; METRIC is {chosen}" if any("METRIC" in p.text for p in fitting) else ""
-    listed = ", ".join(p.text + ("[.low|.high]" if p.interval else "") for p in fitting)
-    begins = f"names of {first}: " if first in engines else "names: "
-    known = f"{begins}{listed}{metric}; see docs/how-to/gate-a-release.md"
+    metric = f"; METRIC is {chosen}" if any("METRIC" in p.text for p in patterns) else ""
+    listed = ", ".join(p.text + ("[.low|.high]" if p.interval else "") for p in patterns)
+    title = f"names of {engine}: " if same_engine else "names: "
+    known = f"{title}{listed}{metric}; see docs/how-to/gate-a-release.md"
     raise InputError(f"unknown name {name!r} in a gate.{hint} ({known})")
 
 
 def _names(pattern: Pattern, name: str, audit: Audit | None, metrics: Sequence[str]) -> list[str]:
     """Every name of the pattern, with the pixel budgets in `name`, since any number is valid."""
     text = pattern.text
-    found = [text]
+    places: dict[str, Iterable[str]] = {}
     if "FAMILY" in text:
         from holdfast.stages.families import families, options  # here: it loads every registered part
 
@@ -170,57 +157,56 @@ def _names(pattern: Pattern, name: str, audit: Audit | None, metrics: Sequence[s
         labels += [
             (c.family, c.label.partition("=")[2]) for c in noises if c.label.startswith(f"{c.family}=")
         ]
-        place, names = "FAMILY.OPTION", [f"{family}.{option}" for family, option in labels]
-        if "OPTION" not in text:
-            place, names = "FAMILY", [family for family, _ in labels]
-        found = [text.replace(place, name) for name in dict.fromkeys(names)]
-    budgets = [*BUDGETS, *(f"{int(n)}px" for n in re.findall(r"[0-9]{1,99}", name) if int(n))]
-    places = {"METRIC": (audit.clean.metric,) if audit else metrics, "BUDGET": budgets, "OTHER": OTHERS}
+        if "OPTION" in text:
+            places["FAMILY.OPTION"] = dict.fromkeys(f"{family}.{option}" for family, option in labels)
+        else:
+            places["FAMILY"] = dict.fromkeys(family for family, _ in labels)
+    places["METRIC"] = (audit.clean.metric,) if audit else metrics
+    places["BUDGET"] = [*BUDGETS, *(f"{int(n)}px" for n in re.findall(r"[0-9]{1,99}", name) if int(n))]
+    places["OTHER"] = OTHERS
+    names = [text]
     for place, words in places.items():
         if place in text:
-            found = [one.replace(place, word) for one in found for word in words]
-    return [one + end for one in found for end in (("", *ENDS) if pattern.interval else ("",))]
+            names = [name.replace(place, word) for name in names for word in words]
+    return [name + end for name in names for end in (("", *ENDS) if pattern.interval else ("",))]
 
 
 @dataclass(frozen=True)
 class NamedValue:
-    """A number, what it refers to (a noise, an image), the command that reproduces it, and its n.
-
-    `images` is the n of an estimate; None for counts.
-    """
+    """A number, what it refers to (a noise, an image), and the command that reproduces it."""
 
     value: float
     about: str = ""
     command: str = ""
-    images: int | None = None
+    images: int | None = None  # n of an estimate; None for counts
 
 
 def values_of(audit: Audit) -> dict[str, float]:
     """Every measured number of the audit by its name in gates."""
-    return {name: one.value for name, one in _by_name(audit).items()}
+    return {name: number.value for name, number in _by_name(audit).items()}
 
 
 def measured(audit: Audit) -> dict[str, NamedValue]:
     """Every measured number by each name a gate may use, aliases included, with its source."""
     from holdfast.stages.families import families, options  # here: it loads every registered part
 
-    found = _by_name(audit)
+    numbers = _by_name(audit)
     aliases: dict[str, NamedValue] = {}
     for option in (option for family in families() for option in options(family)):
         own = f"noise.{option.family}.{option.name}."
         for alias in option.aliases:
             other = f"noise.{option.family}.{alias}."
-            aliases |= {other + n.removeprefix(own): one for n, one in found.items() if n.startswith(own)}
-    return aliases | found
+            aliases |= {other + n.removeprefix(own): v for n, v in numbers.items() if n.startswith(own)}
+    return aliases | numbers
 
 
 def _by_name(audit: Audit) -> dict[str, NamedValue]:
-    found: dict[str, NamedValue] = {}
+    numbers: dict[str, NamedValue] = {}
     for rows in (_clean, _noise, _attack, _proofs, _rechecks, _matrix, _whole):
         for name, value, about, command, *images in rows(audit):
             if value is not None and not math.isnan(value):
-                found.setdefault(name, NamedValue(float(value), about, command or audit.command, *images))
-    return found
+                numbers.setdefault(name, NamedValue(float(value), about, command or audit.command, *images))
+    return numbers
 
 
 # Name, value, what it refers to, command; for an estimate also the number of images.
@@ -271,27 +257,27 @@ def _worst(name: str, noises: Sequence[NoiseResult]) -> Iterator[_Row]:
 
 
 def _attack(audit: Audit) -> Iterator[_Row]:
-    for one in audit.attacks:
-        begin = f"attack.{one.threat}."
-        about = f"{one.broken} of {one.aimed} images broken by {one.engine}"
-        yield begin + "aimed", one.aimed, "", one.command
-        if one.aimed:  # otherwise nothing was attacked
-            yield begin + "Se", one.effect, about, one.command, one.aimed
-            yield begin + "broken", one.broken / one.aimed, about, one.command, one.aimed
-            yield begin + audit.clean.metric, one.after, f"{one.before:.3f} before", one.command, one.aimed
+    for level in audit.attacks:
+        begin, source = f"attack.{level.threat}.", (level.command, level.aimed)
+        about = f"{level.broken} of {level.aimed} images broken by {level.engine}"
+        yield begin + "aimed", level.aimed, "", level.command
+        if level.aimed:  # otherwise nothing was attacked
+            yield begin + "Se", level.effect, about, *source
+            yield begin + "broken", level.broken / level.aimed, about, *source
+            yield begin + audit.clean.metric, level.after, f"{level.before:.3f} before", *source
     square = audit.contiguous_attack
     if square is not None and square.aimed:
         about = f"{square.broken} of {square.aimed} images broken with {square.pixels} pixels"
         yield "attack.contiguous.Se", square.effect, about, square.command, square.aimed
         share = square.broken / square.aimed
         yield "attack.contiguous.broken", share, about, square.command, square.aimed
-    tried = [s for s in audit.attacks if s.aimed]
-    if tried:
-        least = min((s for s in tried if s.broken), key=lambda s: s.pixels, default=None)
-        largest = max(tried, key=lambda s: s.pixels)
+    levels = [s for s in audit.attacks if s.aimed]
+    if levels:
+        least = min((s for s in levels if s.broken), key=lambda s: s.pixels, default=None)
+        largest = max(levels, key=lambda s: s.pixels)
         about = f"{least.broken} of {least.aimed} images" if least else "no budget breaks an image"
         pixels, command = (least.pixels, least.command) if least else (math.inf, "")
-        yield "attack.smallest", pixels, about, command, max(s.aimed for s in tried)
+        yield "attack.smallest", pixels, about, command, max(s.aimed for s in levels)
         yield "attack.largest", largest.pixels, "", largest.command
 
 
@@ -318,8 +304,8 @@ def _source(proofs: Sequence[Proof], answer: str) -> tuple[str, str]:
 
 def some(names: Iterable[str], most: int = 3) -> str:
     """The first of the names, and how many more there are."""
-    every = list(dict.fromkeys(names))
-    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
+    unique = list(dict.fromkeys(names))
+    return ", ".join(unique[:most]) + (f" and {len(unique) - most} more" if len(unique) > most else "")
 
 
 def _rechecks(audit: Audit) -> Iterator[_Row]:

@@ -57,18 +57,16 @@ def root() -> Group:
     homes: dict[str, str] = {}
     abouts: dict[str, str] = {}
     jobs: dict[str, str] = {}
-    for found in pkgutil.iter_modules(holdfast.__path__):
-        if found.ispkg:
-            package = importlib.import_module(f"holdfast.{found.name}")
-            abouts |= getattr(package, "GROUPS", {})
-            for job, commands in getattr(package, "COMMANDS", {}).items():
-                homes |= {words: f"{found.name}.{home}" for words, home in commands.items()}
-                jobs |= {words.split()[0]: job for words in commands}
+    for name in (module.name for module in pkgutil.iter_modules(holdfast.__path__) if module.ispkg):
+        package = importlib.import_module(f"holdfast.{name}")
+        abouts |= getattr(package, "GROUPS", {})
+        for job, commands in getattr(package, "COMMANDS", {}).items():
+            homes |= {words: f"{name}.{home}" for words, home in commands.items()}
+            jobs |= {words.split()[0]: job for words in commands}
     nodes: dict[str, str | Group] = {}
     for word in sorted(jobs, key=lambda word: (JOBS.index(jobs[word]), word)):
-        inside = {
-            words.split()[1]: home for words, home in homes.items() if words.split()[0] == word != words
-        }
+        below = [words for words in homes if words.startswith(f"{word} ")]
+        inside = {words.split()[1]: homes[words] for words in below}
         nodes[word] = Group(abouts[word], inside, homes.get(word, "")) if inside else homes[word]
     return Group(ABOUT, nodes, jobs=jobs)
 
@@ -135,7 +133,7 @@ def _docstrings(module: str) -> dict[str, str]:
     """The first docstring line of each function, as module:function; the module is read, not imported."""
     path = Path(holdfast.__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
     functions = [node for node in ast.parse(path.read_bytes()).body if isinstance(node, ast.FunctionDef)]
-    return {f"{module}:{one.name}": (ast.get_docstring(one) or "").partition("\n")[0] for one in functions}
+    return {f"{module}:{f.name}": (ast.get_docstring(f) or "").partition("\n")[0] for f in functions}
 
 
 def _root_option(words: list[str]) -> int:

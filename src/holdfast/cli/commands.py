@@ -10,12 +10,11 @@ from holdfast.core.extras import check
 from holdfast.core.types import Size
 from holdfast.data import crop, info
 from holdfast.data.open import open_dataset
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.engine.store import write_atomic
 from holdfast.graph.card import write_card
 from holdfast.graph.darknet.convert import convert
-from holdfast.graph.guess import write_guess
-from holdfast.graph.load import describe, find_model, load_model, shipped
+from holdfast.graph.load import describe, find_model, load_model, shipped, write_guess
 
 
 def report(options: cli.ReportOptions) -> None:
@@ -64,14 +63,11 @@ def data_crop(options: cli.CropOptions) -> None:
     The folder is a dataset: holdfast evaluate signs-single OUT, holdfast patchbench make DIR
     --data OUT.
     """
-    found = open_dataset(
-        options.data, task="detect", format=options.format, split=options.split, images=options.images
-    )
-    cut = crop.CropSettings(
-        **{field.name: getattr(options, field.name) for field in fields(crop.CropSettings)}
-    )
-    with progress("crop", len(found)) as step:
-        crops = crop.crop(found, options.out, cut, step)
+    reading = {"format": options.format, "split": options.split}
+    dataset = open_dataset(options.data, task="detect", images=options.images, **reading)
+    settings = crop.CropSettings(**{f.name: getattr(options, f.name) for f in fields(crop.CropSettings)})
+    with progress("crop", len(dataset)) as step:
+        crops = crop.crop(dataset, options.out, settings, step)
     say(f"{crops.pictures:,} crops of {crops.targets:,} targets written: {crops.folder} ({crops.format})")
     for why, count in sorted(crops.skipped.items(), key=lambda pair: -pair[1]):
         say(f"skipped  {count:,}: {why}")
@@ -109,6 +105,6 @@ def model_convert(options: cli.ModelConvertOptions) -> None:
     out, size = options.out, options.size
     if out.with_suffix(".toml").exists() and not options.force:
         raise CardError(f"{out.with_suffix('.toml')}: the card already exists; use --force to overwrite it")
-    written = convert(options.cfg, options.weights, out, options.names, Size(size, size) if size else None)
-    write_card(written, out.with_suffix(".toml"))
+    card = convert(options.cfg, options.weights, out, options.names, Size(size, size) if size else None)
+    write_card(card, out.with_suffix(".toml"))
     say(f"written: {out} and {out.with_suffix('.toml')}")

@@ -97,13 +97,13 @@ def answer(shell: str) -> None:
 
 def _rejoined(words: list[str]) -> list[str]:
     """The words as they were typed: bash splits --rule=coco into three."""
-    whole: list[str] = []
+    typed: list[str] = []
     for word in words:
-        if whole and (word == "=" or whole[-1].endswith("=")):
-            whole[-1] += word
+        if typed and (word == "=" or typed[-1].endswith("=")):
+            typed[-1] += word
         else:
-            whole.append(word)
-    return whole
+            typed.append(word)
+    return typed
 
 
 def offers(words: list[str]) -> Iterator[Offer]:
@@ -160,9 +160,9 @@ def shell_named(name: str) -> str:
     """The shell that was named, else the one this process was called from."""
     if name and name not in SCRIPTS:
         raise UnknownName("shell", name, SCRIPTS)
-    for found in (name, _parent(), Path(os.environ.get("SHELL", "")).name):
-        if found in SCRIPTS:
-            return found
+    for shell in (name, _parent(), Path(os.environ.get("SHELL", "")).name):
+        if shell in SCRIPTS:
+            return shell
     raise InputError("cannot detect the shell; use --install-completion bash, zsh or fish")
 
 

@@ -72,7 +72,6 @@ def _cpu_flags() -> set[str]:
 
 
 def _version(distribution: str) -> str:
-    """The version that is installed; empty without one."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -8,6 +8,11 @@ from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
 from holdfast.evaluate.options import CardOptions, FormatOptions, ReadingOptions
 
+JsonOption = Annotated[Path | None, Option("Also write the result to this JSON file.")]
+ModelPath = Annotated[
+    str, Argument("An ONNX file or the name of a shipped model.", completions=completions.models)
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataInfoOptions(
@@ -23,7 +28,7 @@ class DataInfoOptions(
     path: Annotated[
         str, Argument("A folder or file in any known format, or 'signs'.", completions=completions.datasets)
     ]
-    json: Annotated[Path | None, Option("Also write the result to this JSON file.")] = None
+    json: JsonOption = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,17 +87,12 @@ class CropOptions(
 class ModelInfoOptions(
     CardOptions,
     command="model info",
-    examples=(
-        "holdfast model info signs-yolo",
-        "holdfast model info signs-single --json model.json",
-    ),
+    examples=("holdfast model info signs-yolo", "holdfast model info signs-single --json model.json"),
 ):
     """The options of `holdfast model info`."""
 
-    path: Annotated[
-        str, Argument("An ONNX file or the name of a shipped model.", completions=completions.models)
-    ]
-    json: Annotated[Path | None, Option("Also write the result to this JSON file.")] = None
+    path: ModelPath
+    json: JsonOption = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +106,7 @@ class ModelCardOptions(
 ):
     """The options of `holdfast model card`."""
 
-    path: Annotated[
-        str, Argument("An ONNX file or the name of a shipped model.", completions=completions.models)
-    ]
+    path: ModelPath
     force: Annotated[bool, Option("Overwrite an existing card.")] = False
     out: Annotated[Path | None, Option("File to write (default: next to the model).", short="-o")] = None
 
@@ -117,10 +115,7 @@ class ModelCardOptions(
 class ModelListOptions(
     Options,
     command="model list",
-    examples=(
-        "holdfast model list",
-        "holdfast model list && holdfast model info signs-yolo",
-    ),
+    examples=("holdfast model list", "holdfast model list && holdfast model info signs-yolo"),
 ):
     """The options of `holdfast model list`."""
 
@@ -163,14 +158,7 @@ class ReportOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorOptions(
-    Options,
-    command="doctor",
-    examples=(
-        "holdfast doctor",
-        "holdfast doctor > doctor.txt",
-    ),
-):
+class DoctorOptions(Options, command="doctor", examples=("holdfast doctor", "holdfast doctor > doctor.txt")):
     """The options of `holdfast doctor`."""
 
 
@@ -226,8 +214,7 @@ class StorePruneOptions(
     """The options of `holdfast store prune`."""
 
     runs: Annotated[
-        tuple[Path, ...],
-        Option("Folder of runs whose cells are kept. May be repeated.", metavar="FOLDER"),
+        tuple[Path, ...], Option("Folder of runs whose cells are kept. May be repeated.", metavar="FOLDER")
     ]
     older_than: Annotated[
         float, Option("Keep cells younger than this many days.", metavar="DAYS", least=0)

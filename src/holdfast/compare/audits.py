@@ -38,16 +38,16 @@ def compare_audits(a: Audit, b: Audit, folders: tuple[Path, Path]) -> Comparison
         if first != second:
             values = f"{first} in A, {second} in B"
             raise InputError(f"the {what} of the audits differs: {values}; run both with the same one")
-    own = [part(a, b, folders) for part in (_evaluations, _noise, _attacks)]
-    parts = [*own, _proofs(a, b), ComparisonContent(tuple(_matrix(a, b)))]
+    clean, noise, attacks = (part(a, b, folders) for part in (_evaluations, _noise, _attacks))
+    parts = [clean, noise, attacks, _proofs(a, b), ComparisonContent(tuple(_matrix(a, b)))]
     old, new = values_of(a), values_of(b)
     return ComparisonContent(
         tuple(row for part in parts for row in part.changes),
         result.differences(_description(a), _description(b)),
-        (*(one for part in parts for one in part.lists), *_rechecks(a, b)),
+        (*(images for part in parts for images in part.lists), *_rechecks(a, b)),
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         tuple((name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])),
-        rule=own[0].rule,
+        rule=clean.rule,
     )
 
 
@@ -60,13 +60,13 @@ def _description(audit: Audit) -> dict[str, Any]:
 
 def _run_folders(a: Audit, b: Audit, part: str, folders: tuple[Path, Path]) -> tuple[Path, Path]:
     """The folders of a part's own runs, next to the audits; InputError if one is not there."""
-    found = []
+    runs = []
     for audit, folder in zip((a, b), folders, strict=True):
-        near = [where / audit.runs.get(part, part) for where in (folder.resolve().parent, folder.resolve())]
-        found += [place for place in near if place.is_dir()][:1]
-    if len(found) < 2:
+        parents = folder.resolve().parent, folder.resolve()
+        runs += [run for parent in parents if (run := parent / audit.runs.get(part, part)).is_dir()][:1]
+    if len(runs) < 2:
         raise InputError(NOT_NEXT_TO)
-    return found[0], found[1]
+    return runs[0], runs[1]
 
 
 def _evaluations(a: Audit, b: Audit, folders: tuple[Path, Path]) -> ComparisonContent:
@@ -84,15 +84,15 @@ def _noise(a: Audit, b: Audit, folders: tuple[Path, Path]) -> ComparisonContent:
     """Points lost to noise from the records, else from the audits."""
     try:
         runs = _run_folders(a, b, "noise", folders)
-        found = compare_suites(open_suite(runs[0]), open_suite(runs[1]), runs)
+        suites = compare_suites(open_suite(runs[0]), open_suite(runs[1]), runs)
         # The clean metric is that of the evaluation.
-        return ComparisonContent(found.changes[1:], notes=found.notes)
+        return ComparisonContent(suites.changes[1:], notes=suites.notes)
     except InputError as problem:
         why = str(problem)
     without = [side for side, audit in zip("AB", (a, b), strict=True) if not audit.noises]
     if without and why == NOT_NEXT_TO:
         why = f"not measured in {without[0]}"
-    old, new = ({one.label: one for one in audit.noises} for audit in (a, b))
+    old, new = ({noise.label: noise for noise in audit.noises} for audit in (a, b))
     rows = [_noise_change(label, old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])]
     if a.combined or b.combined:
         same = bool(a.combined and b.combined and a.combined.label == b.combined.label)
@@ -129,9 +129,8 @@ def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> ComparisonConten
         if broken[0].keys() & broken[1].keys():
             lists += result.changed_images([dict(sorted(side.items())) for side in broken], f"{threat}: ")
     note = f"mAP and S_e of the attacks have no paired interval: {why}"
-    return ComparisonContent(
-        tuple(rows), lists=tuple(lists), notes=(note,) if why and old.keys() & new.keys() else ()
-    )
+    notes = (note,) if why and old.keys() & new.keys() else ()
+    return ComparisonContent(tuple(rows), lists=tuple(lists), notes=notes)
 
 
 def _stated_effects(threat: str, levels: Sequence[AttackLevel | None]) -> Iterator[Change]:
@@ -143,7 +142,7 @@ def _stated_effects(threat: str, levels: Sequence[AttackLevel | None]) -> Iterat
 
 def _broken(audit: Audit, threat: str) -> dict[str, bool]:
     """Whether the threat breaks each image, by the bounds of the audit; empty if it has none."""
-    return {s.image: s.broken for one in audit.bounds if one.threat == threat for s in one.per_image}
+    return {i.image: i.broken for bounds in audit.bounds if bounds.threat == threat for i in bounds.per_image}
 
 
 def _share(part: int, whole: int) -> StatedNumber:
@@ -151,7 +150,6 @@ def _share(part: int, whole: int) -> StatedNumber:
 
 
 def _proofs(a: Audit, b: Audit) -> ComparisonContent:
-    """The share of images with a proof, on common images, and which images changed."""
     rows: list[Change] = []
     lists: list[ImageList] = []
     notes: list[str] = []
@@ -163,9 +161,8 @@ def _proofs(a: Audit, b: Audit) -> ComparisonContent:
         rows.append(result.share_change(about, holds, shares))
         names = [name for name in old if name in new]
         if names:
-            held = [{n for n in names if side[n]} for side in holds]
-            lost = tuple(f"{n} (now {new[n].answer})" for n in names if n in held[0] - held[1])
-            won = tuple(f"{n} (was {old[n].answer})" for n in names if n in held[1] - held[0])
+            lost = tuple(f"{n} (now {new[n].answer})" for n in names if holds[0][n] and not holds[1][n])
+            won = tuple(f"{n} (was {old[n].answer})" for n in names if holds[1][n] and not holds[0][n])
             lists.append(ImageList(f"{threat}: holds in A, not in B", lost, "worse"))
             lists.append(ImageList(f"{threat}: holds in B, not in A", won, "better"))
         if any(old[n].members != new[n].members for n in names):
@@ -185,19 +182,17 @@ def _rechecks(a: Audit, b: Audit) -> Iterator[ImageList]:
 
 def _matrix(a: Audit, b: Audit) -> Iterator[Change]:
     """The metric of every threat under every deployment that both have."""
-    for one in a.matrix.cells:
-        other = b.matrix.at(one.threat, one.deployment)
-        if other is None or (one.threat, one.deployment) == (NO_THREAT, TRAINED):
-            continue
-        about = ComparedNumber(MATRIX, f"{one.threat} under {one.deployment}", "is better")
-        sides = [in_points(m.value, images=m.images, words=m.note) for m in (one, other)]
-        yield from_stated(about, *sides)
+    for cell in a.matrix.cells:
+        other = b.matrix.at(cell.threat, cell.deployment)
+        if other is not None and (cell.threat, cell.deployment) != (NO_THREAT, TRAINED):
+            about = ComparedNumber(MATRIX, f"{cell.threat} under {cell.deployment}", "is better")
+            sides = [in_points(m.value, images=m.images, words=m.note) for m in (cell, other)]
+            yield from_stated(about, *sides)
 
 
 def _paired_levels(audits: tuple[Audit, Audit], folders: tuple[Path, Path]) -> dict[str, list[Change]]:
-    """Threat -> mAP and S_e, paired on the attempts of both audits; Unpaired if they are not there."""
-    both = zip(audits, folders, "AB", strict=True)
-    (about_a, a), (about_b, b) = (_level_attempts(*one) for one in both)
+    """Threat -> mAP and S_e, paired on the attempts of both audits; NotPaired if they are not there."""
+    (about_a, a), (about_b, b) = map(_level_attempts, audits, folders, "AB")
     if about_a.get("settings") != about_b.get("settings"):
         raise NotPaired("the rule of the metric differs")
     rows = {}
@@ -215,7 +210,7 @@ def _level_attempts(
     """What the attacks of an audit have in common, and threat -> image -> attempt, from their own runs.
 
     A level consists of several attacks: the smallest budget on all images, larger ones on those that
-    withstood. Unpaired if the attempts are gone or do not reproduce the numbers of the audit.
+    withstood. NotPaired if the attempts are gone or do not reproduce the numbers of the audit.
     """
     runs: dict[str, AttackRun] = {}
     for name, run in audit.runs.items():
@@ -227,13 +222,14 @@ def _level_attempts(
     if not levels or levels[0].threat not in runs:
         raise NotPaired(f"the attacks of {which} are no longer next to it")
     aimed = _broken(audit, levels[0].threat)
-    about, held, found = runs[levels[0].threat].about, dict[str, Attempt](), dict[str, dict[str, Attempt]]()
+    about = runs[levels[0].threat].about
+    attempts, by_threat = dict[str, Attempt](), dict[str, dict[str, Attempt]]()
     for level in levels:
         if level.threat in runs:
-            attempts = evaluations.attempts_of(runs[level.threat], which).values()
-            held = carry_over(held, (a for a in attempts if not a.targets or a.name in aimed))
-        found[level.threat] = held
-        before, after, _ = evaluations.effect_draws(about, list(held.values()), replicates=1)
+            larger = evaluations.attempts_of(runs[level.threat], which).values()
+            attempts = carry_over(attempts, (a for a in larger if not a.targets or a.name in aimed))
+        by_threat[level.threat] = attempts
+        before, after, _ = evaluations.effect_draws(about, list(attempts.values()), replicates=1)
         if abs(before[0] - 100 * level.before) > 1e-6 or abs(after[0] - 100 * level.after) > 1e-6:
             raise NotPaired(f"the attacks next to {which} do not reproduce its numbers")
-    return about, found
+    return about, by_threat

@@ -9,21 +9,16 @@ from holdfast.config.options import Argument, Option, Options
 from holdfast.config.output import check_outputs, say
 from holdfast.config.parser import command_line
 
+_EXAMPLE = "holdfast compare holdfast-runs/signs-free-on-signs-0-9 holdfast-runs/signs-plain-on-signs-0-9"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(
     Options,
     command="compare",
     examples=(
-        (
-            "holdfast evaluate signs-free signs:0:9 && "
-            "holdfast evaluate signs-plain signs:0:9 && "
-            "holdfast compare holdfast-runs/signs-free-on-signs-0-9 holdfast-runs/signs-plain-on-signs-0-9"
-        ),
-        (
-            "holdfast compare holdfast-runs/signs-free-on-signs-0-9 holdfast-runs/signs-plain-on-signs-0-9 "
-            "-o compare.html"
-        ),
+        "holdfast evaluate signs-free signs:0:9 && holdfast evaluate signs-plain signs:0:9 && " + _EXAMPLE,
+        f"{_EXAMPLE} -o compare.html",
     ),
 ):
     """The options of `holdfast compare`."""
@@ -48,12 +43,12 @@ def compare(options: CompareOptions) -> None:
     from holdfast.compare.run import compare_runs
 
     check_outputs({"--out": options.out, "--json": options.json}, {})
-    found = compare_runs(options.run_a, options.run_b)
+    comparison = compare_runs(options.run_a, options.run_b)
     if options.json:
         from holdfast.config.output import write_json
 
-        write_json(options.json, as_plain(found))
-    say(text(found, markdown=options.markdown))
+        write_json(options.json, as_plain(comparison))
+    say(text(comparison, markdown=options.markdown))
     if options.out:
-        page = write(found, options.out, command_line(options))
+        page = write(comparison, options.out, command_line(options))
         say(f"report   {page.resolve()}", sys.stderr)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -57,12 +58,8 @@ def compare_evaluations(a: Evaluation, b: Evaluation) -> ComparisonContent:
         raise InputError(f"A is on {data[0]}, B is on {data[1]}: {problem}") from None
     before, after = (_restrict(side, names) for side in (first, second))
     main = ComparedNumber(ALL_IMAGES, after.metric, "is better")
-    rows = [
-        result.from_draws(
-            main, 100 * bootstrap_values(before, names), 100 * bootstrap_values(after, names), len(names)
-        )
-    ]
-    rows += _other_numbers(before, after)
+    old, new = (100 * bootstrap_values(side, names) for side in (before, after))
+    rows = [result.from_draws(main, old, new, len(names)), *_other_numbers(before, after)]
     lost, gained = broken_images(before, after), broken_images(after, before)
     titles = ("correct in A, wrong in B", "wrong in A, correct in B")
     if b.about.task == "detect":  # an image may be in both: one object of it lost, another gained
@@ -99,11 +96,10 @@ def _check(a: Evaluation, b: Evaluation) -> None:
 
 def _restrict(side: ScoredRun, names: Sequence[str]) -> ScoredRun:
     known = {record.name: record for record in side.records}
-    return replace(side, records=tuple(known[name] for name in names), kept={})
+    return replace(side, records=tuple(known[name] for name in names), computed={})
 
 
 def _other_numbers(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:
-    """The other numbers, with an interval where it can be drawn from the records."""
     numbers = [side.result["metrics"] for side in (before, after)]
     for name in numbers[1]:
         if name == after.metric:
@@ -111,11 +107,11 @@ def _other_numbers(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:
         about = ComparedNumber(ALL_IMAGES, name, "is better")
         if name in ("AP50", "AP75"):
             level = [0.5 if name == "AP50" else 0.75]
-            found = [
+            old, new = (
                 ap_draws(match_levels(s.records, len(s.classes), s.settings, level), s.settings, s.images)
                 for s in (before, after)
-            ]
-            yield result.from_draws(about, found[0], found[1], after.images)
+            )
+            yield result.from_draws(about, old, new, after.images)
         elif name.startswith("top"):
             right = [100.0 * (true_class_ranks(s.records)[0] < int(name[3:])) for s in (before, after)]  # type: ignore[arg-type]
             interval = mean_difference(right[0], right[1], generator(SEED, "difference"), bound=100.0)
@@ -129,16 +125,16 @@ def _class_changes(before: ScoredRun, after: ScoredRun) -> Iterator[Change]:
     """The AP of every class that has ground truth, with the number of images that have it."""
     settings, images = after.settings, after.images
     both = [match_levels(side.records, len(side.classes), settings) for side in (before, after)]
-    for place in np.flatnonzero(both[1][0].positives).tolist():
-        own = np.arange(len(after.classes)) == place  # the only class that counts
-        found = [
+    first = both[1][0]
+    for number in np.flatnonzero(first.positives).tolist():
+        own = np.arange(len(after.classes)) == number  # the only class that counts
+        old, new = (
             ap_draws([replace(m, positives=m.positives * own) for m in matches], settings, images)
             for matches in both
-        ]
-        about = ComparedNumber(CLASSES, f"AP of {after.classes[place]}", "is better")
-        first = both[1][0]
-        having = np.unique(first.truth_image[first.counted & (first.truth_category == place)])
-        yield result.from_draws(about, found[0], found[1], len(having))
+        )
+        about = ComparedNumber(CLASSES, f"AP of {after.classes[number]}", "is better")
+        having = np.unique(first.truth_image[first.counted & (first.truth_category == number)])
+        yield result.from_draws(about, old, new, len(having))
 
 
 def _description(run: Evaluation) -> dict[str, Any]:
@@ -202,8 +198,8 @@ def compare_attacks(a: AttackRun, b: AttackRun) -> ComparisonContent:
         raise InputError("the two attacks have no image in common")
     notes, rows = [], list(_broken_share(a, b))
     try:
-        found = [attempts_of(run, which) for run, which in ((a, "A"), (b, "B"))]
-        rows += effect_changes(a.about, b.about, [[one[n] for n in names] for one in found])
+        attempts = [attempts_of(run, which) for run, which in ((a, "A"), (b, "B"))]
+        rows += effect_changes(a.about, b.about, [[side[n] for n in names] for side in attempts])
     except NotPaired as reason:
         data = [run.about["data"]["name"] for run in (a, b)]
         if data[0] != data[1]:
@@ -224,10 +220,10 @@ def _broken_share(a: AttackRun, b: AttackRun) -> Iterator[Change]:
     both = [name for name in a.broken if name in b.broken]
     if both:
         yield result.share_change(ComparedNumber(ATTACK, "images broken", "is worse"), (a.broken, b.broken))
-    fell = [name for name in both if a.broken[name] and b.broken[name]]
-    if fell:
+    broken = [name for name in both if a.broken[name] and b.broken[name]]
+    if broken:
         about = ComparedNumber(ATTACK, "pixels needed (images broken in both)", "is better", "pixels")
-        yield result.mean_change(about, *([float(run.images[n]["pixels"]) for n in fell] for run in (a, b)))
+        yield result.mean_change(about, *([float(run.images[n]["pixels"]) for n in broken] for run in (a, b)))
 
 
 class NotPaired(Exception):
@@ -240,15 +236,13 @@ def effect_changes(
     """The mAP before and after, and S_e, of attempts on the same images in A and B, with paired intervals."""
     if a.get("settings") != b.get("settings"):
         raise NotPaired("the rule of the metric differs, or one run does not state it")
-    clean = [[one.record(one.model, after=False) for one in side] for side in both]
+    clean = [[attempt.record(attempt.model, after=False) for attempt in side] for side in both]
     if not all(map(same_truth, *clean)):
         raise InputError("images of the same name or their ground truth differ; attack the same data")
-    drawn = [effect_draws(about, side) for about, side in zip((a, b), both, strict=True)]
+    draws = zip(effect_draws(a, both[0]), effect_draws(b, both[1]), EFFECTS, strict=True)
     return [
-        result.from_draws(
-            ComparedNumber(ATTACK, begin + what, rise), drawn[0][k], drawn[1][k], len(both[0]), bound
-        )
-        for k, (what, _, rise, bound) in enumerate(EFFECTS)
+        result.from_draws(ComparedNumber(ATTACK, begin + what, rise), before, after, len(both[0]), bound)
+        for before, after, (what, _, rise, bound) in draws
     ]
 
 
@@ -258,35 +252,31 @@ def effect_draws(
     """The mAP before and after and S_e in points, each followed by its values on the draws."""
     alignment, settings = Alignment.from_plain(about["alignment"]), Settings.from_plain(about["settings"])
     level = [0.5 if settings.rule.name == "coco" else settings.iou]
-    found = []
+    draws = []
     for after in (False, True):
-        records = realign([one.record(one.model, after) for one in attempts], alignment)
+        records = realign([attempt.record(attempt.model, after) for attempt in attempts], alignment)
         matches = match_levels(records, len(alignment.names), settings, level)
-        found.append(ap_draws(matches, settings, len(records), replicates))
-    before, left = found
+        draws.append(ap_draws(matches, settings, len(records), replicates))
+    before, left = draws
     effect = np.full(len(before), np.nan)
     np.divide(before - left, before, out=effect, where=before > 0)
     return before, left, 100 * effect
 
 
 def attempts_of(run: AttackRun, which: str) -> dict[str, Attempt]:
-    """The attempts of the manifest's images from the cells of its folder; Unpaired if one is missing."""
+    """The attempts of the manifest's images from the cells of its folder; NotPaired if one is missing."""
     if "alignment" not in run.about:
         raise NotPaired(f"{which} was written by a version that did not store the classes")
-    found = {}
-    try:
-        cells = CellSet.from_plain(run.folder / CELLS, run.cells)
-        attempts = [attempt_from_plain(plain) for plain in cells.read()]
-    except (ValueError, KeyError, TypeError, HoldfastError):
-        attempts = []
-    for attempt in attempts:
-        row = run.images.get(attempt.name)
-        if isinstance(attempt, Attempt) and row is not None and row["image_sha256"] == attempt.image_sha256:
-            found[attempt.name] = attempt
-    missing = [name for name in run.images if name not in found]
+    attempts = {}
+    with suppress(ValueError, KeyError, TypeError, HoldfastError):
+        for attempt in map(attempt_from_plain, CellSet.from_plain(run.folder / CELLS, run.cells).read()):
+            sha256 = run.images.get(attempt.name, {}).get("image_sha256")
+            if isinstance(attempt, Attempt) and sha256 == attempt.image_sha256:
+                attempts[attempt.name] = attempt
+    missing = [name for name in run.images if name not in attempts]
     if missing:
         raise NotPaired(f"{which} no longer has a record of {missing[0]}")
-    return found
+    return attempts
 
 
 def _stated_effects(a: AttackRun, b: AttackRun) -> Iterator[Change]:

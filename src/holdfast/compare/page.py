@@ -21,53 +21,52 @@ _NOTES = {
 }
 
 
-def text(found: Comparison, *, markdown: bool = False) -> str:
+def text(comparison: Comparison, *, markdown: bool = False) -> str:
     """The summary, the table, the lists, what differs and the notes, for a terminal or in Markdown."""
     write = to_markdown if markdown else to_text
-    parts = [f"{found.summary} {found.next_step}".strip()]
-    moved = [row for row in found.changes if row.verdict != SAME]
-    if moved:
-        parts.append(write(Table.of(moved, _TERMINAL)))
-    same = [row.about.what for row in found.of(SAME)]
-    if same and not found.same:
+    parts = [f"{comparison.summary} {comparison.next_step}".strip()]
+    different = [row for row in comparison.changes if row.verdict != SAME]
+    if different:
+        parts.append(write(Table.of(different, _TERMINAL)))
+    same = [row.about.what for row in comparison.of(SAME)]
+    if same and not comparison.same:
         parts.append(f"identical: {_join_names(same, 12)}")
-    parts += [f"{one.title}: {_join_names(one.names, 20)}" for one in found.lists if one.names]
-    if any(a != b for _, a, b in found.values):
-        parts.append(write(_values_table(found, changed=True)))
-    if found.differs:
-        parts.append(write(_differs_table(found)))
-    notes = [f"{'- ' if markdown else 'note     '}{note}" for note in found.notes]
+    listed = [images for images in comparison.lists if images.names]
+    parts += [f"{images.title}: {_join_names(images.names, 20)}" for images in listed]
+    if any(a != b for _, a, b in comparison.values):
+        parts.append(write(_values_table(comparison, changed=True)))
+    if comparison.differs:
+        parts.append(write(_differs_table(comparison)))
+    notes = [f"{'- ' if markdown else 'note     '}{note}" for note in comparison.notes]
     return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
 
 
-def write(found: Comparison, out: Path, command: str = "") -> Path:
+def write(comparison: Comparison, out: Path, command: str = "") -> Path:
     """Write the page, whole or not at all, and return its path."""
-    return write_page(page(found, command), out, "compare.html")
+    return write_page(page(comparison, command), out, "compare.html")
 
 
-def page(found: Comparison, command: str = "") -> str:
+def page(comparison: Comparison, command: str = "") -> str:
     """The comparison as one self-contained HTML file."""
-    a, b = found.a, found.b
+    a, b = comparison.a, comparison.b
     models = f"{b.model} against {a.model}" if a.model != b.model else f"{b.model} (B against A)"
     data = a.data if a.data == b.data else f"{a.data} and {b.data}"
     dates = ("date of A", a.created), ("date of B", b.created)
     sections = [
-        *_difference_sections(found),
-        _numbers_section(found),
-        *_image_section(found),
-        *_gate_section(found),
-        _setup_section(found),
-    ]
+        *_difference_sections(comparison), _numbers_section(comparison), *_image_section(comparison),
+        *_gate_section(comparison), _setup_section(comparison),
+    ]  # fmt: skip
+    without = [note for note in comparison.notes if "no paired" in note]
     return document(
         Document(
             title=f"{models} on {data}",
             subject=(models, data),
-            facts=(("kind", found.kind), ("A", a.path), ("B", b.path), *dates),
-            verdict=f"{found.summary} {found.next_step}".strip(),
-            cards=tuple(Card(word, len(found.of(word)), note) for word, note in _NOTES.items()),  # type: ignore[arg-type]
-            rule=found.rule,
+            facts=(("kind", comparison.kind), ("A", a.path), ("B", b.path), *dates),
+            verdict=f"{comparison.summary} {comparison.next_step}".strip(),
+            cards=tuple(Card(word, len(comparison.of(word)), note) for word, note in _NOTES.items()),  # type: ignore[arg-type]
+            rule=comparison.rule,
             command=command,
-            alerts=tuple(Alert(note.rstrip("."), "about") for note in found.notes if "no paired" in note),
+            alerts=tuple(Alert(note.rstrip("."), "about") for note in without),
             sections=tuple(sections),
             kind="comparison",
         )
@@ -76,10 +75,6 @@ def page(found: Comparison, command: str = "") -> str:
 
 def _value(stated: StatedNumber) -> Cell:
     return stated.words if stated.value is None and stated.words else stated.value
-
-
-def _span(row: Change) -> str:
-    return interval_text(row.low, row.high)
 
 
 def _basis(row: Change) -> str:
@@ -105,7 +100,7 @@ _TERMINAL: tuple[Column[Change], ...] = (
     Column("A", 2, get=lambda row: _value(row.before)),
     Column("B", 2, get=lambda row: _value(row.after)),
     _DIFFERENCE,
-    Column("paired 95% interval", get=_span),
+    Column("paired 95% interval", get=lambda row: interval_text(row.low, row.high)),
     *_LAST,
 )
 _COLUMNS: tuple[Column[Change], ...] = (
@@ -121,14 +116,16 @@ _COLUMNS: tuple[Column[Change], ...] = (
 )
 
 
-def _difference_sections(found: Comparison) -> Iterator[Section]:
+def _difference_sections(comparison: Comparison) -> Iterator[Section]:
     """The differences with their paired intervals, and where there are none the two stated ones."""
-    paired = [row for row in found.changes if row.low is not None and row.about.unit == POINTS]
+    paired = [row for row in comparison.changes if row.low is not None and row.about.unit == POINTS]
     stated = [
         row
-        for row in found.changes
-        if row.about.costs and row.low is None and row.verdict != SAME
-        if None not in (row.before.low, row.before.high, row.after.low, row.after.high)
+        for row in comparison.changes
+        if row.about.costs
+        and row.low is None
+        and row.verdict != SAME
+        and None not in (row.before.low, row.before.high, row.after.low, row.after.high)
     ]
     figures = []
     if paired:
@@ -137,14 +134,12 @@ def _difference_sections(found: Comparison) -> Iterator[Section]:
         groups = []
         for row in stated[: MOST // 2]:
             both, name = (("A", row.before), ("B", row.after)), row.about.what
-            spots = [ForestPoint(which, side.value, side.low, side.high, note=name) for which, side in both]
-            groups.append(ForestGroup(f"{name}: {row.verdict}", spots))
+            points = [ForestPoint(which, side.value, side.low, side.high, note=name) for which, side in both]
+            groups.append(ForestGroup(f"{name}: {row.verdict}", points))
         title, unit = "A and B, each with its own 95% interval", stated[0].about.unit
-        note = "There is no paired interval; these are the intervals of each run. " + _cut_note(
-            len(stated), 2
-        )
+        note = "There is no paired interval; these are the intervals of each run. "
         chart = forest(groups, title=title, unit="points lost" if unit == POINTS else unit)
-        figures.append(Figure("A and B, each with its own 95% interval", chart, note, wide=True))
+        figures.append(Figure(title, chart, note + _cut_note(len(stated), 2), wide=True))
     if figures:
         lead = (
             "Points by which B is worse than A: right of the line B is worse, left of it better. Coloured: "
@@ -158,63 +153,65 @@ def _cut_note(rows: int, each: int = 1) -> str:
 
 
 def _paired_chart(rows: Sequence[Change]) -> str:
-    spots: dict[str, list[ForestPoint]] = {}
+    points: dict[str, list[ForestPoint]] = {}
     for row in rows[:MOST]:
         sign = 1.0 if row.about.rise == "is worse" else -1.0  # more is worse, whatever the number is
         low, high = sorted(0.0 + sign * (end or 0.0) for end in (row.low, row.high))
         worse = None if row.difference is None else 0.0 + sign * row.difference
         note = f"{shown(row.before.value, 2)} in A, {shown(row.after.value, 2)} in B: {row.reading}"
-        spots.setdefault(row.about.group, []).append(ForestPoint(row.about.what, worse, low, high, note=note))
-    groups = [ForestGroup(*group) for group in spots.items()]
+        point = ForestPoint(row.about.what, worse, low, high, note=note)
+        points.setdefault(row.about.group, []).append(point)
+    groups = [ForestGroup(*group) for group in points.items()]
     return forest(groups, title="Points worse in B with paired 95% intervals", unit="points worse in B")
 
 
-def _numbers_section(found: Comparison) -> Section:
-    if not found.changes:
+def _numbers_section(comparison: Comparison) -> Section:
+    if not comparison.changes:
         return Section("rows", "All numbers", (), "The two runs have no number in common.")
     note = "1 percentage point = 0.01. Undecided: the numbers differ, and there is no paired interval."
-    table = Table.of(found.changes, _COLUMNS)
+    table = Table.of(comparison.changes, _COLUMNS)
     figure = table_figure("", table, note, name="All numbers of both runs", wide=True)
     return Section("rows", "All numbers", (figure,))
 
 
-def _image_section(found: Comparison) -> Iterator[Section]:
+def _image_section(comparison: Comparison) -> Iterator[Section]:
     figures = []
-    for one in (one for one in found.lists if one.names):
-        table, more = Table(["image"], [[name] for name in one.names[:_LISTED]]), len(one.names) - _LISTED
+    for title, names in ((images.title, images.names) for images in comparison.lists if images.names):
+        table, more = Table(["image"], [[name] for name in names[:_LISTED]]), len(names) - _LISTED
         note = f"{more} more in --json" if more > 0 else ""
-        figures.append(table_figure(f"{one.title} ({len(one.names)})", table, note, name=one.title))
+        figures.append(table_figure(f"{title} ({len(names)})", table, note, name=title))
     if figures:
         yield Section("images", "Images that changed", tuple(figures))
 
 
-def _values_table(found: Comparison, *, changed: bool = False) -> Table:
+def _values_table(comparison: Comparison, *, changed: bool = False) -> Table:
     columns: list[Column | str] = ["gate value", Column("A", -4), Column("B", -4)]
-    return Table(columns, [row for row in found.values if row[1] != row[2] or not changed])
+    return Table(columns, [row for row in comparison.values if row[1] != row[2] or not changed])
 
 
-def _gate_section(found: Comparison) -> Iterator[Section]:
-    if found.values:
+def _gate_section(comparison: Comparison) -> Iterator[Section]:
+    if comparison.values:
         note = "Each run's values on all images it measured; the tables above compare common images only."
-        figure = table_figure("", _values_table(found), note, name="Gate values", wide=True)
+        figure = table_figure("", _values_table(comparison), note, name="Gate values", wide=True)
         yield Section("values", "Gate values", (figure,))
 
 
-def _differs_table(found: Comparison) -> Table:
-    return Table(["difference", "A", "B"], found.differs)
+def _differs_table(comparison: Comparison) -> Table:
+    return Table(["difference", "A", "B"], comparison.differs)
 
 
-def _setup_section(found: Comparison) -> Section:
+def _setup_section(comparison: Comparison) -> Section:
+    both = (("A", comparison.a), ("B", comparison.b))
     runs = Table(
         ["run", "model", "data", "folder", "date", Column("command", command=True)],
-        [[n, r.model, r.data, r.path, r.created, r.command] for n, r in (("A", found.a), ("B", found.b))],
+        [[n, r.model, r.data, r.path, r.created, r.command] for n, r in both],
     )
     figure = partial(table_figure, wide=True, sortable=False)
     figures = [figure("The two runs", runs)]
-    if found.differs:
-        figures.append(figure("Differences in setup", _differs_table(found)))
-    if found.notes:
-        figures.append(figure("Notes", Table(["note"], [[note] for note in found.notes])))
+    if comparison.differs:
+        figures.append(figure("Differences in setup", _differs_table(comparison)))
+    if comparison.notes:
+        figures.append(figure("Notes", Table(["note"], [[note] for note in comparison.notes])))
     return Section("about", "Setup of the runs", tuple(figures))
 
 

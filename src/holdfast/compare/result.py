@@ -14,6 +14,7 @@ import numpy as np
 from holdfast.core.fingerprint import generator
 from holdfast.core.result import Result
 from holdfast.core.types import Floats
+from holdfast.engine.manifest import to_plain
 from holdfast.metrics.intervals import FEWEST, Interval, mean_values, paired
 from holdfast.metrics.points import interval_text
 from holdfast.report.tables import shown
@@ -85,13 +86,13 @@ class Change:
     @property
     def words(self) -> str:
         """The change in a few words: "points lost to resize=opencv-nearest rise by 4.10"."""
-        about, change = self.about, self.difference
-        name = about.what
+        name, unit, change = self.about.what, self.about.unit, self.difference
         if change is None:
             return f"{name} is {self.verdict}"
-        if about.costs and about.unit == POINTS:
-            return f"points lost to {name} {'rise' if change > 0 else 'fall'} by {abs(change):.2f}"
-        return f"{name} {'rises' if change > 0 else 'falls'} by {abs(change):.2f} {about.unit}"
+        verb = "rise" if change > 0 else "fall"
+        if self.about.costs and unit == POINTS:
+            return f"points lost to {name} {verb} by {abs(change):.2f}"
+        return f"{name} {verb}s by {abs(change):.2f} {unit}"
 
 
 def in_points(
@@ -106,15 +107,17 @@ def from_draws(
     about: ComparedNumber, before: Floats, after: Floats, images: int, bound: float = 100.0
 ) -> Change:
     """The row of two numbers, each followed by its values on the same draws; `bound` of their difference."""
-    found = paired(before, after, bound=bound)
-    return from_interval(about, float(before[0]), float(after[0]), found, images)
+    interval = paired(before, after, bound=bound)
+    return from_interval(about, float(before[0]), float(after[0]), interval, images)
 
 
-def from_interval(about: ComparedNumber, before: float, after: float, found: Interval, images: int) -> Change:
+def from_interval(
+    about: ComparedNumber, before: float, after: float, interval: Interval, images: int
+) -> Change:
     """The row of two numbers and the paired interval of their difference."""
     first, second = StatedNumber(_known(before), images=images), StatedNumber(_known(after), images=images)
     row = partial(Change, about, first, second, images=images)
-    change, low, high = (_known(v) for v in (found.estimate, found.low, found.high))
+    change, low, high = (_known(v) for v in (interval.estimate, interval.low, interval.high))
     if change is None:
         return row("undecided", basis="nothing to measure in one run")
     if low is None or high is None:
@@ -123,8 +126,7 @@ def from_interval(about: ComparedNumber, before: float, after: float, found: Int
     if low == change == high == 0.0:
         return paired_row(SAME)
     if images < FEWEST:
-        basis = f"too few images for an interval (n = {images})"
-        return row("undecided", change, basis=basis)
+        return row("undecided", change, basis=f"too few images for an interval (n = {images})")
     return paired_row(_direction(about, change) if low > 0 or high < 0 else "not significant")
 
 
@@ -184,21 +186,17 @@ def changed_images(sides: Sequence[Mapping[str, bool]], begin: str = "") -> tupl
     before, after = sides
     both = [name for name in before if name in after]
     lost = tuple(name for name in both if after[name] and not before[name])
-    kept = tuple(name for name in both if before[name] and not after[name])
+    won = tuple(name for name in both if before[name] and not after[name])
     return (
         ImageList(f"{begin}not broken in A, broken in B", lost, "worse"),
-        ImageList(f"{begin}broken in A, not broken in B", kept, "better"),
+        ImageList(f"{begin}broken in A, not broken in B", won, "better"),
     )
 
 
 def order(changes: Iterable[Change]) -> tuple[Change, ...]:
     """The rows, worse first, then better and undecided; the largest first, points before other units."""
-
-    def key(row: Change) -> tuple[int, bool, float]:
-        size = abs(row.difference) if row.difference is not None else 0.0
-        return VERDICTS.index(row.verdict), row.about.unit != POINTS, -size
-
-    return tuple(sorted(changes, key=key))
+    largest = sorted(changes, key=lambda row: -abs(row.difference or 0.0))
+    return tuple(sorted(largest, key=lambda row: (VERDICTS.index(row.verdict), row.about.unit != POINTS)))
 
 
 def _direction(about: ComparedNumber, change: float) -> Verdict:
@@ -293,9 +291,6 @@ class Comparison(Result, ComparisonContent):
         if self.same:
             return "A and B are the same run: all numbers are identical."
         counts = {v: len(self.of(v)) for v in ("worse", "better", "not significant", "undecided")}
-        parts = [f"{counts[word]} {word}" for word in ("worse", "better", "not significant")]
-        if counts["undecided"]:
-            parts.append(f"{counts['undecided']} undecided")
         same = len(self.of(SAME))
         if not any(counts.values()):
             if not same:
@@ -306,25 +301,23 @@ class Comparison(Result, ComparisonContent):
                 return f"{equal}."
             values = f"{own} gate value{'s' * (own > 1)} differ{'s' * (own == 1)}"
             return f"{equal} on what both measured; {values}, which each run measured on its own images."
-        if same:
-            parts.append(f"{same} identical")
+        parts = [f"{n} {word}" for word, n in counts.items() if n or word != "undecided"]
+        parts += [f"{same} identical"] if same else []
         # The largest change for the worse, else for the better; in points if there is one.
-        moved = self.of("worse") or self.of("better")
-        most = next((row for row in moved if row.about.unit == POINTS), moved[0] if moved else None)
+        significant = self.of("worse") or self.of("better")
+        most = next((r for r in significant if r.about.unit == POINTS), next(iter(significant), None))
         largest = f" Largest change: {most.words}." if most is not None and most is not self.main else ""
         return f"{_headline(self.main, self.rule)}Numbers of B against A: {', '.join(parts)}.{largest}"
 
     @property
     def next_step(self) -> str:
         """What to do next, in a sentence; empty if there is nothing to do."""
-        listed = next((one for one in self.lists if one.names and one.tone == "worse"), None)
+        worse = next((images for images in self.lists if images.names and images.tone == "worse"), None)
         if self.same or not self.of("worse"):
             more = self.of("undecided") and not self.of("better")
             return "Next: compare runs on more images to decide the undecided numbers." if more else ""
-        if listed is not None:
-            return (
-                f"Next: look at the images listed under “{listed.title}”, such as {shown(listed.names[0])}."
-            )
+        if worse is not None:
+            return f"Next: look at the images listed under “{worse.title}”, such as {shown(worse.names[0])}."
         if self.differs:
             return f"Next: check what differs between the runs, first {shown(self.differs[0][0])}."
         return "Next: look at the rows marked worse."
@@ -334,37 +327,31 @@ def _headline(main: Change | None, rule: str) -> str:
     """The main metric of both runs, B − A with its interval and the verdict; empty without it."""
     if main is None or main.before.value is None or main.after.value is None:
         return ""
-    span = (
-        f", 95% interval {interval_text(main.low, main.high)}"
-        if main.low is not None and main.difference
-        else ""
-    )
-    size = f"{main.difference:+z.2f}" if main.difference else "0"
+    size, span = f"{main.difference:+z.2f}" if main.difference else "0", ""
+    if main.low is not None and main.difference:
+        span = f", 95% interval {interval_text(main.low, main.high)}"
     change = f"B − A = {size} {main.about.unit}{span}, n = {main.images}"
     name = f"{main.about.what} ({rule})" if rule else main.about.what
     sides = f"{main.before.value:.2f} in A, {main.after.value:.2f} in B"
     return f"{name}: {sides} ({change}: {main.reading}). "
 
 
-def as_plain(found: Comparison) -> dict[str, Any]:
+def as_plain(comparison: Comparison) -> dict[str, Any]:
     """The comparison as JSON values."""
-    rows = [
-        {**row.pop("about"), "a": row.pop("before"), "b": row.pop("after"), **row, "direction": one.direction}
-        for one, row in ((one, dataclasses.asdict(one)) for one in found.changes)
-    ]
-    about = {"holdfast": 1, "kind": "comparison", "of": found.kind}
-    return about | {
-        "summary": found.summary,
-        "next_step": found.next_step,
-        **{name: dataclasses.asdict(getattr(found, name)) for name in ("a", "b")},
-        "changes": rows,
-        "differs": [{"what": what, "a": a, "b": b} for what, a, b in found.differs],
-        "lists": [dataclasses.asdict(one) for one in found.lists],
-        "values": [{"name": name, "a": a, "b": b} for name, a, b in found.values],
-        "notes": list(found.notes),
-        "rule": found.rule,
-        "same": found.same,
-    }
+    plain = to_plain(comparison)
+    changes = []
+    for change, row in zip(comparison.changes, plain["changes"], strict=True):
+        about, before, after = (row.pop(name) for name in ("about", "before", "after"))
+        changes.append({**about, "a": before, "b": after, **row, "direction": change.direction})
+    return {
+        "holdfast": 1, "kind": "comparison", "of": comparison.kind,
+        "summary": comparison.summary, "next_step": comparison.next_step, "a": plain["a"], "b": plain["b"],
+        "changes": changes,
+        "differs": [{"what": what, "a": a, "b": b} for what, a, b in comparison.differs],
+        "lists": plain["lists"],
+        "values": [{"name": name, "a": a, "b": b} for name, a, b in comparison.values],
+        "notes": plain["notes"], "rule": comparison.rule, "same": comparison.same,
+    }  # fmt: skip
 
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:

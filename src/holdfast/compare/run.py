@@ -8,7 +8,7 @@ import orjson
 
 from holdfast.audit.result import open_audit
 from holdfast.compare import audits, evaluations, suites
-from holdfast.compare.result import Comparison, Kind, RunSummary, order
+from holdfast.compare.result import Comparison, ComparisonContent, Kind, RunSummary, order
 from holdfast.core.errors import InputError
 from holdfast.core.result import Result
 from holdfast.evaluate.result import Evaluation, open_run
@@ -19,19 +19,16 @@ from holdfast.noise.vision.result import open_suite
 # An audit's folder first: it may hold the others' files too.
 MANIFESTS = ("audit.json", "noise.json", "language.json", "speech.json", "attack.json", "run.json")
 _STATED: dict[str, Kind] = {  # as manifests state it
-    "audit": "audit",
-    "noise": "noise",
-    "noise-language": "language noise",
-    "noise of speech": "speech noise",
-}
+    "audit": "audit", "noise": "noise", "noise-language": "language noise", "noise of speech": "speech noise",
+}  # fmt: skip
 _WITH_ARTICLE: dict[Kind, str] = {
-    "evaluation": "an evaluation",
-    "attack": "an attack",
-    "audit": "an audit",
-    "noise": "a noise suite",
-    "language noise": "a language noise suite",
-    "speech noise": "a speech noise suite",
-}
+    "evaluation": "an evaluation", "attack": "an attack", "audit": "an audit", "noise": "a noise suite",
+    "language noise": "a language noise suite", "speech noise": "a speech noise suite",
+}  # fmt: skip
+_OPENERS: dict[Kind, Callable[[Path], Result]] = {
+    "evaluation": open_run, "noise": open_suite, "language noise": open_language,
+    "speech noise": open_speech, "audit": open_audit,
+}  # fmt: skip
 
 
 def compare_runs(a: Path, b: Path) -> Comparison:
@@ -57,14 +54,13 @@ def compare_runs(a: Path, b: Path) -> Comparison:
             body = suites.compare_language(open_language(first), open_language(second))
         case "speech noise":
             body = suites.compare_speech(open_speech(first), open_speech(second))
-    return Comparison(
-        **{**vars(body), "changes": order(body.changes)},
-        kind=kind,
-        a=_about(a, _plain(first)),
-        b=_about(b, _plain(second)),
-        main=next(iter(body.changes), None),
-        same=first.resolve() == second.resolve(),
-    )
+    same = first.resolve() == second.resolve()
+    return _comparison(kind, body, _summary(a, _plain(first)), _summary(b, _plain(second)), same)
+
+
+def _comparison(kind: Kind, body: ComparisonContent, a: RunSummary, b: RunSummary, same: bool) -> Comparison:
+    content = {**vars(body), "changes": order(body.changes)}
+    return Comparison(**content, kind=kind, a=a, b=b, main=next(iter(body.changes), None), same=same)
 
 
 def compare_results(a: Result | str | Path, b: Result | str | Path) -> Comparison:
@@ -72,31 +68,18 @@ def compare_results(a: Result | str | Path, b: Result | str | Path) -> Compariso
     if not isinstance(a, Evaluation) and not isinstance(b, Evaluation):
         return compare_runs(_folder(a), _folder(b))
     # Of evaluations the records are at hand: a folder may have been written again since.
-    first, second = (one if isinstance(one, Evaluation) else _opened(one) for one in (a, b))
+    first, second = _evaluation(a), _evaluation(b)
     body = evaluations.compare_evaluations(first, second)
-    return Comparison(
-        **{**vars(body), "changes": order(body.changes)},
-        kind="evaluation",
-        a=_evaluated(first),
-        b=_evaluated(second),
-        main=next(iter(body.changes), None),
-        same=first is second,
-    )
+    before, after = (_summary(run.folder or "", vars(run.about)) for run in (first, second))
+    return _comparison("evaluation", body, before, after, first is second)
 
 
 def open_result(path: Path) -> Result:
     """The result in a run folder or of a manifest: an evaluation, a noise suite or an audit."""
-    openers: dict[Kind, Callable[[Path], Result]] = {
-        "evaluation": open_run,
-        "noise": open_suite,
-        "language noise": open_language,
-        "speech noise": open_speech,
-        "audit": open_audit,
-    }
     kind = kind_of(path)
-    if kind not in openers:
+    if kind not in _OPENERS:
         raise InputError(f"{path}: holds {_WITH_ARTICLE[kind]}, which cannot be opened from Python")
-    return openers[kind](manifest_of(path))
+    return _OPENERS[kind](manifest_of(path))
 
 
 def _folder(run: Result | str | Path) -> Path:
@@ -107,17 +90,11 @@ def _folder(run: Result | str | Path) -> Path:
     return run.folder
 
 
-def _opened(run: Result | str | Path) -> Evaluation:
+def _evaluation(run: Result | str | Path) -> Evaluation:
     result = run if isinstance(run, Result) else open_result(Path(run))
     if not isinstance(result, Evaluation):
         raise InputError(f"expected two evaluations, got {result!r}")
     return result
-
-
-def _evaluated(run: Evaluation) -> RunSummary:
-    about = run.about
-    names = str(about.model.get("name")), str(about.data.get("name"))
-    return RunSummary(str(run.folder or ""), *names, created=about.created, command=about.command)
 
 
 def manifest_of(run: Path) -> Path:
@@ -128,10 +105,10 @@ def manifest_of(run: Path) -> Path:
         raise InputError(
             f"{run}: no such run; expected the folder of an evaluation, a noise suite, an attack or an audit"
         )
-    found = next((run / name for name in MANIFESTS if (run / name).is_file()), None)
-    if found is None:
+    manifest = next((run / name for name in MANIFESTS if (run / name).is_file()), None)
+    if manifest is None:
         raise InputError(f"{run}: expected the folder of a run with one of {', '.join(MANIFESTS)}")
-    return found
+    return manifest
 
 
 def kind_of(path: Path) -> Kind:
@@ -161,14 +138,12 @@ def _plain(manifest: Path) -> dict[str, Any]:
     return plain
 
 
-def _about(path: Path, plain: dict[str, Any]) -> RunSummary:
-    """Path, model, data, date and command of a run, from its manifest."""
+def _summary(path: str | Path, plain: dict[str, Any]) -> RunSummary:
     about = plain.get("about", plain)
     if "models" in about:  # a suite; one of language names its sets with each model
-        model = ", ".join(one["model"] for one in about["models"])
+        model = ", ".join(entry["model"] for entry in about["models"])
         data = about["data"] if "data" in about else ", ".join(s["data"] for s in about["models"][0]["sets"])
     else:
         model, data = (str(about[part].get("name")) for part in ("model", "data"))
-    return RunSummary(
-        str(path), model, str(data), str(about.get("created", "")), str(about.get("command", ""))
-    )
+    created, command = (str(about.get(key, "")) for key in ("created", "command"))
+    return RunSummary(str(path), model, str(data), created, command)

@@ -8,8 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from holdfast.compare import result
 from holdfast.compare.result import Change, ComparedNumber, ComparisonContent, StatedNumber
 from holdfast.core.errors import InputError
@@ -38,9 +36,8 @@ def compare_suites(a: NoiseSuite, b: NoiseSuite, stores: tuple[Path, Path]) -> C
         for what in ("task", "metric", "rule"):
             first, second = (getattr(model, what) for model in models)
             if first != second:
-                raise InputError(
-                    f"the {what} differs: {first} in A, {second} in B; run both with the same one"
-                )
+                values = f"{first} in A, {second} in B"
+                raise InputError(f"the {what} differs: {values}; run both with the same one")
         sides = tuple(_Records.of(model, store) for model, store in zip(models, stores, strict=True))
         rows += _rows(sides, f"{name}: " if name else "")
         notes += [
@@ -59,12 +56,12 @@ def paired_models(a: Sequence[Any], b: Sequence[Any]) -> list[tuple[Any, Any, st
     if len(a) == len(b) == 1:
         return [(a[0], b[0], "")]
     named = {model.model: model for model in b}
-    found = [(model, named[model.model], model.model) for model in a if model.model in named]
-    if not found:
+    pairs = [(model, named[model.model], model.model) for model in a if model.model in named]
+    if not pairs:
         raise InputError(
             "A and B have no model of the same name: expected runs with common models, or of one model each"
         )
-    return found
+    return pairs
 
 
 def unpaired_models(a: Sequence[Any], b: Sequence[Any]) -> list[str]:
@@ -145,26 +142,24 @@ def _paired_loss(about: ComparedNumber, sides: Sequence[_Records], rows: Sequenc
     if not all(row and row.setup for row in rows):
         raise InputError("no cells of this option")
     clean = [side.side() for side in sides]
-    noised = [side.side(row) for side, row in zip(sides, rows, strict=True)]
-    left = set(common_images(clean[0], noised[0])) & set(common_images(clean[1], noised[1]))
-    names = [name for name in common_images(*clean) if name in left]
+    noisy = [side.side(row) for side, row in zip(sides, rows, strict=True)]
+    common = set(common_images(clean[0], noisy[0])) & set(common_images(clean[1], noisy[1]))
+    names = [name for name in common_images(*clean) if name in common]
     if not names:
         raise InputError("no image in common")
-    drops = [
+    before, after = (
         100 * (bootstrap_values(c, names) - bootstrap_values(n, names))
-        for c, n in zip(clean, noised, strict=True)
-    ]
-    return result.from_draws(about, np.asarray(drops[0]), np.asarray(drops[1]), len(names), bound=200.0)
+        for c, n in zip(clean, noisy, strict=True)
+    )
+    return result.from_draws(about, before, after, len(names), bound=200.0)
 
 
 def stated_loss(row: Any) -> StatedNumber | None:
     """The points lost that a row of a suite states."""
+    if row is None:
+        return None
     images = getattr(row, "images", 0) or getattr(row, "questions", 0)
-    return (
-        None
-        if row is None
-        else result.zero_if_unchanged(StatedNumber(row.points_lost, row.low, row.high, images, row.outcome))
-    )
+    return result.zero_if_unchanged(StatedNumber(row.points_lost, row.low, row.high, images, row.outcome))
 
 
 def compare_language(a: LanguageSuite, b: LanguageSuite) -> ComparisonContent:
@@ -195,9 +190,7 @@ def _language_rows(begin: str, old: Any, new: Any, questions: int) -> Iterator[C
     rows: list[Mapping[str, Any]] = [{row.precision: row for row in rule.rows} for rule in (old, new)]
     for precision in dict.fromkeys([*rows[0], *rows[1]]):
         about = ComparedNumber(LOSSES, f"{begin}, {old.rule}: {precision}", "is worse", costs=True)
-        yield result.from_stated(
-            about, stated_loss(rows[0].get(precision)), stated_loss(rows[1].get(precision))
-        )
+        yield result.from_stated(about, *(stated_loss(side.get(precision)) for side in rows))
 
 
 def compare_speech(a: SpeechSuite, b: SpeechSuite) -> ComparisonContent:
@@ -208,7 +201,7 @@ def compare_speech(a: SpeechSuite, b: SpeechSuite) -> ComparisonContent:
     for first, second, name in paired_models(a.models, b.models):
         begin = f"{name}: " if name else ""
         own = ComparedNumber(CLEAN, f"{begin}MSE against the recording", "is worse", MSE)
-        rows.append(result.from_stated(own, *(_number(one.own, one.clips) for one in (first, second))))
+        rows.append(result.from_stated(own, *(_number(m.own, m.clips) for m in (first, second))))
         old, new = ({row.label: row for row in model.rows} for model in (first, second))
         for label in dict.fromkeys([*old, *new]):
             about = ComparedNumber(LOSSES, f"{begin}{label}", "is worse", MSE, costs=True)
@@ -219,8 +212,10 @@ def compare_speech(a: SpeechSuite, b: SpeechSuite) -> ComparisonContent:
 
 
 def _speech_error(row: Any) -> StatedNumber | None:
-    if row is None or row.heard is not None:
-        return None if row is None else _number(row.heard, row.clips)
+    if row is None:
+        return None
+    if row.heard is not None:
+        return _number(row.heard, row.clips)
     return result.zero_if_unchanged(StatedNumber(None, images=row.clips, words=row.outcome))
 
 

@@ -58,20 +58,18 @@ def _input(spec: FieldSpec, given: Mapping[str, str]) -> Input:
 
 def values_of(shape: type[Options], names: tuple[str, ...], given: Mapping[str, str]) -> dict[str, Any]:
     """The values of the named fields that a form sends; raise InputError for one that is not accepted."""
-    found: dict[str, Any] = {}
-    for spec in fields_of(shape):
-        if spec.name not in names:
-            continue
+    values: dict[str, Any] = {}
+    for spec in (spec for spec in fields_of(shape) if spec.name in names):
         text = given.get(spec.key, "").strip()
         try:
             if spec.kind is bool:
-                found[spec.name] = bool(text)
+                values[spec.name] = bool(text)
             elif text:
                 lines = text.splitlines() if spec.repeats else [text]
-                found[spec.name] = spec.parse([line.strip() for line in lines if line.strip()])
+                values[spec.name] = spec.parse([line.strip() for line in lines if line.strip()])
         except InvalidValue as problem:
             raise InputError(f"{spec.key}: {problem}") from None
-    return found
+    return values
 
 
 def table_schema(shape: type[Options]) -> dict[str, Any]:
@@ -87,13 +85,13 @@ def table_schema(shape: type[Options]) -> dict[str, Any]:
 
 def value_schema(spec: FieldSpec) -> dict[str, Any]:
     """The schema of one key."""
-    one = _single(spec)
+    schema = _single(spec)
     if spec.many:
-        one = {"anyOf": [one, {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}]}
-    one["description"] = spec.option.help
+        schema = {"anyOf": [schema, {"type": "array", "items": schema, "minItems": 1, "uniqueItems": True}]}
+    schema["description"] = spec.option.help
     if spec.default not in (None, "", (), {}):
-        one["default"] = str(spec.default) if isinstance(spec.default, Path) else spec.default
-    return one
+        schema["default"] = str(spec.default) if isinstance(spec.default, Path) else spec.default
+    return schema
 
 
 def _single(spec: FieldSpec) -> dict[str, Any]:
@@ -101,8 +99,8 @@ def _single(spec: FieldSpec) -> dict[str, Any]:
         return {"type": "boolean"}
     if spec.kind in (int, float):
         limits = {"minimum": spec.option.least, "maximum": spec.most}
-        kept = {key: value for key, value in limits.items() if value is not None}
-        return {"type": "integer" if spec.kind is int else "number", **kept}
+        bounds = {key: value for key, value in limits.items() if value is not None}
+        return {"type": "integer" if spec.kind is int else "number", **bounds}
     if spec.kind is dict:
         return {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}}
     if names := spec.names():

@@ -155,17 +155,13 @@ class FieldSpec:
         if self.kind in (int, float):
             least, most = self.option.least, self.option.most
             top = "" if most is None else f" to {most}" if least is not None else f" up to {most}"
-            whole = "a whole number" if self.kind is int else "a number"
-            return whole + ("" if least is None else f" from {least}") + top
+            number = "a whole number" if self.kind is int else "a number"
+            return number + ("" if least is None else f" from {least}") + top
         if 0 < len(self.names()) <= FEW:
             return join_names(self.names())
-        words = {
-            bool: "true or false",
-            dict: 'a table of names such as { stop = "stop sign" }',
-            Path: "a path",
-        }
+        table = 'a table of names such as { stop = "stop sign" }'
         example = f" such as {self.option.example!r}" if self.option.example else ""
-        return words.get(self.kind, f"text{example}")
+        return {bool: "true or false", dict: table, Path: "a path"}.get(self.kind, f"text{example}")
 
     def check(self, value: Any) -> Any:
         """The value in the type of the field; raise InvalidValue if the field does not accept it."""
@@ -235,15 +231,14 @@ def fields_of(shape: type[Options]) -> tuple[FieldSpec, ...]:
         hint = hints[name]
         if name not in known or get_origin(hint) is not Annotated:
             continue
-        field = known[name]
+        field, option = known[name], hint.__metadata__[0]
         kind, choices, many, optional = _kind(hint.__origin__)
         default = field.default_factory() if field.default_factory is not MISSING else field.default
         required = default is MISSING
-        value = None if required else default
         specs.append(
             FieldSpec(
-                name=name, option=hint.__metadata__[0], group=hint.__metadata__[0].group or group, kind=kind,
-                choices=choices, many=many, optional=optional, required=required, default=value,
+                name, option, option.group or group, kind=kind, choices=choices, many=many, optional=optional,
+                required=required, default=None if required else default,
             )
         )  # fmt: skip
     _FIELDS[shape] = tuple(specs)
@@ -252,10 +247,10 @@ def fields_of(shape: type[Options]) -> tuple[FieldSpec, ...]:
 
 def _groups(shape: type) -> dict[str, str]:
     """The annotated names in order, each with the group of the last class that declares it."""
-    found: dict[str, str] = {}
+    groups: dict[str, str] = {}
     for base in shape.__bases__:
-        found |= _groups(base)
-    return found | dict.fromkeys(vars(shape).get("__annotations__", {}), getattr(shape, "_group", ""))
+        groups |= _groups(base)
+    return groups | dict.fromkeys(vars(shape).get("__annotations__", {}), getattr(shape, "_group", ""))
 
 
 def _kind(hint: Any) -> tuple[type, tuple[str, ...], bool, bool]:

@@ -88,10 +88,10 @@ def check_outputs(files: Mapping[str, Path | None], folders: Mapping[str, Path |
             raise OutputError(f"{flag} {folder}: is a file; give the name of a folder")
         if folder is not None:
             check_writable(folder / "file", f"{flag} {folder}")
-    seen: dict[str, str] = {}
+    flags: dict[str, str] = {}
     for flag, path in {**files, **folders}.items():
         if path is None or not (path.is_dir() or is_replaced(path)):
             continue  # several can write to one device or stream
-        earlier = seen.setdefault(os.path.realpath(path), f"{flag} {path}")
+        earlier = flags.setdefault(os.path.realpath(path), f"{flag} {path}")
         if earlier != f"{flag} {path}":
             raise OutputError(f"{earlier} and {flag} {path}: are the same path; give two different ones")

@@ -26,14 +26,14 @@ def parse(shape: type[T], words: Sequence[str]) -> T | None:
         return None
     specs = {spec.name: spec for spec in fields_of(shape)}
     try:
-        found, loose = _parser(shape).parse_known_args(list(words[:cut]))
+        flags, loose = _parser(shape).parse_known_args(list(words[:cut]))
     except argparse.ArgumentError as problem:
         refuse(command, _describe_problem(problem, specs, words))
     for word in loose:
         if word.startswith("-") and word != "-":
             flag = word.partition("=")[0]
             refuse(command, f"unknown option {flag!r}", flag, [*flags_of(shape), *HELP])
-    given = {name: [texts] if isinstance(texts, str) else texts for name, texts in vars(found).items()}
+    given = {name: [texts] if isinstance(texts, str) else texts for name, texts in vars(flags).items()}
     given |= _place(command, shape, [*loose, *words[cut + 1 :]])
     values: dict[str, Any] = {}
     for name, texts in given.items():
@@ -81,7 +81,6 @@ def _how(spec: FieldSpec) -> dict[str, Any]:
 def _describe_problem(
     problem: argparse.ArgumentError, specs: Mapping[str, FieldSpec], words: Sequence[str]
 ) -> str:
-    """The message for an error of argparse."""
     names = (problem.argument_name or "").split("/")
     spec = next(one for one in specs.values() if one.label in names)
     flag = spec.label
@@ -227,11 +226,13 @@ def _words(spec: FieldSpec, value: Any) -> list[str]:
     if spec.kind is bool:
         return [spec.label if value else f"--no-{spec.key}"]
     if spec.kind is dict:
-        texts = [f"{name}={one}" for name, one in value.items()]
+        texts = [f"{name}={text}" for name, text in value.items()]
     elif spec.many and spec.option.commas:
         texts = [",".join(map(str, value))]
     else:
-        texts = [str(one) for one in (value if spec.many else [value])]
-    flag = spec.option.short or spec.label
-    words = ([f"{spec.label}={text}"] if text.startswith("-") else [flag, text] for text in texts)
-    return [word for pair in words for word in pair]
+        texts = [str(item) for item in (value if spec.many else [value])]
+    words: list[str] = []
+    for text in texts:
+        flag = spec.option.short or spec.label
+        words += [f"{spec.label}={text}"] if text.startswith("-") else [flag, text]
+    return words

@@ -17,15 +17,15 @@ def read_value(spec: FieldSpec, value: Any, folder: Path) -> Any:
         return (_read_one(spec, value, folder),)
     if not value:
         raise InvalidValue("expected at least one value, got an empty list; remove the key instead")
-    found: list[Any] = []
+    values: list[Any] = []
     for place, item in enumerate(value):
         try:
-            found.append(_read_one(spec, item, folder))
+            values.append(_read_one(spec, item, folder))
         except InvalidValue as problem:
             raise InvalidValue(str(problem), place) from None
-        if found[-1] in found[:-1]:
+        if values[-1] in values[:-1]:
             raise InvalidValue(f"{item!r} is listed twice", place)
-    return tuple(found)
+    return tuple(values)
 
 
 def _read_one(spec: FieldSpec, value: Any, folder: Path) -> Any:
@@ -69,13 +69,11 @@ def _model(value: str, folder: Path) -> str:
 def _data(value: str, folder: Path) -> str:
     from holdfast.data.embedded import embedded_dataset, is_embedded
 
-    if not is_embedded(value) or (folder / value).exists():
-        if not (folder / value).exists():
-            known = ("signs", "far")
-            raise InvalidValue(
-                _missing_path(value, folder, "a folder or file of data, or signs:SEED:COUNT", known)
-            )
+    if (folder / value).exists():
         return str(folder / value)
+    if not is_embedded(value):
+        expected = "a folder or file of data, or signs:SEED:COUNT"
+        raise InvalidValue(_missing_path(value, folder, expected, ("signs", "far")))
     try:
         embedded_dataset(value, None, 1)
     except InputError as problem:

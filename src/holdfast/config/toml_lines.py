@@ -35,10 +35,10 @@ def lines_of(text: str) -> dict[Path, int]:
         tokens.append((token, line))
         line += token.count("\n")
     scan = _Scan([one for one in reversed(tokens) if one[0][0] != "#"])
-    # What was found so far is right; the rest is named by the table around it.
+    # What was located so far is right; the rest is named by the table around it.
     with contextlib.suppress(ValueError, IndexError, RecursionError):
         scan.document()
-    return scan.found
+    return scan.lines
 
 
 @dataclass
@@ -46,7 +46,7 @@ class _Scan:
     """A walk through the tokens, each with its line; the next one is the last of the list."""
 
     tokens: list[tuple[str, int]]
-    found: dict[Path, int] = field(default_factory=dict)
+    lines: dict[Path, int] = field(default_factory=dict)
     arrays: dict[Path, int] = field(default_factory=dict)  # arrays of tables: how many so far
 
     def document(self) -> None:
@@ -69,9 +69,9 @@ class _Scan:
         name = (*path, keys[-1])
         if several:
             self.arrays[name] = self.arrays.get(name, -1) + 1
-            self.found.setdefault(name, line)
+            self.lines.setdefault(name, line)
         path = self.resolved(name)
-        self.found.setdefault(path, line)
+        self.lines.setdefault(path, line)
         return path
 
     def resolved(self, path: Path) -> Path:
@@ -82,7 +82,7 @@ class _Scan:
         line = self.tokens[-1][1]
         for key in self.keys():
             path = (*path, key)
-            self.found.setdefault(path, line)
+            self.lines.setdefault(path, line)
         self.expect("=")
         self.value(path)
 
@@ -100,7 +100,7 @@ class _Scan:
         number = 0
         while self.ahead() != end:
             if end == "]":
-                self.found[(*path, number)] = self.tokens[-1][1]
+                self.lines[(*path, number)] = self.tokens[-1][1]
                 self.value((*path, number))
                 number += 1
             else:

@@ -168,7 +168,6 @@ def _name(info: ZipInfo) -> str:
 
 
 def _path_problems(info: ZipInfo) -> Iterator[Problem]:
-    """Yield what is wrong with the path of a file."""
     name, raw = info.filename, _raw_name(info)
     parts = name.removesuffix("/").split("/")
     if not name or len(raw) > 255 or any(ord(c) < 32 or ord(c) == 127 for c in name):
@@ -242,9 +241,7 @@ def _data_start(file: BinaryIO, info: ZipInfo) -> int:
     deferred = flags & _BEHIND  # the figures are in the data descriptor
     figures = ((crc, info.CRC), (packed, info.compress_size), (size, info.file_size))
     consistent = all(local in (listed, _NONE32) or (deferred and not local) for local, listed in figures)
-    consistent = (
-        consistent and method == info.compress_type and not (flags ^ info.flag_bits) & (_ENCRYPTED | _BEHIND)
-    )
-    if not consistent or file.read(name_length) != _raw_name(info):
+    same_kind = method == info.compress_type and not (flags ^ info.flag_bits) & (_ENCRYPTED | _BEHIND)
+    if not (consistent and same_kind) or file.read(name_length) != _raw_name(info):
         raise EntryError(Problem("local", info.filename))
     return info.header_offset + _LOCAL.size + int(name_length + extra_length)

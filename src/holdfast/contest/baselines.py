@@ -82,8 +82,6 @@ BASELINES: dict[str, Baseline] = {
     "grey": grey_square,
     "random": lambda image, boxes, pixels, rng: noisy(image, boxes.xyxy, pixels, rng),
 }
-# name -> a function that writes 1.png … N.png of a whole contest to a folder, if it needs all images
-WHOLE: dict[str, Callable[[Contest, Path, Phase, int], None]] = {"attack": our_attack}
 
 
 @dataclass(frozen=True)
@@ -125,13 +123,14 @@ def enter_baselines(contest: Contest, phase: Phase, jobs: int = 0) -> tuple[Scor
     Our attack is one of them if torch is installed.
     """
     records = {r.team: r for r in read_ledger(contest.folder) if r.hashes == contest.hashes}
-    names = (*BASELINES, *(WHOLE if is_installed("torch") else ()))
-    for name, team in ((name, f"{PREFIX}{name}") for name in names):
+    names = (*BASELINES, *(["attack"] if is_installed("torch") else []))
+    for name in names:
+        team = f"{PREFIX}{name}"
         if team in records:
             continue
         folder = contest.folder / CACHE / team
-        if name in WHOLE:
-            WHOLE[name](contest, folder, phase, jobs)
+        if name == "attack":
+            our_attack(contest, folder, phase, jobs)
         else:
             work = BaselineWork(name, contest.rules.pixels, contest.rules.seed, folder)
             with phase(f"{team} images", len(contest.shots)) as step:

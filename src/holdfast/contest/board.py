@@ -99,9 +99,9 @@ def _copy_archive(folder: Path, archive: Path, score: Score) -> str:
         finally:
             part.unlink(missing_ok=True)
     except OSError as problem:
-        raise OutputError(
-            f"{target}: the zip could not be copied: {problem.strerror}; use --no-keep to store only its path"
-        ) from problem
+        hint = "use --no-keep to store only its path"
+        text = f"{target}: the zip could not be copied: {problem.strerror}; {hint}"
+        raise OutputError(text) from problem
     return inside
 
 
@@ -212,10 +212,7 @@ def board(folder: Path) -> Board:
 
 
 def score_row(record: ScoreRecord, *, name_distance: bool = False) -> dict[str, Cell]:
-    """The numbers of one score by column.
-
-    With `name_distance` the distance is a string with its name, for tables with several distances.
-    """
+    """The numbers of one score by column; with `name_distance` the distance is a text that has its name."""
     score = record.score
     scenarios, name, value = score["scenarios"], score["distance"]["name"], score["distance"]["value"]
     return {
@@ -276,11 +273,10 @@ def rows_table(rows: Sequence[dict[str, Any]], caption: str = "") -> Table:
 
 def rescore(folder: Path, phase: Phase, jobs: int = 0) -> tuple[ScoreRecord | str, ...]:
     """Rescore all submissions without a current score, in order of submission: new records or problems."""
-    stale = [one.record for one in board(folder).stale]
-    records = sorted(stale, key=lambda r: (r.submitted, r.team, r.submission))
-    if not records:
+    stale = [old.record for old in board(folder).stale]
+    if not stale:
         return ()
-    contest = open_contest(folder)
+    contest, records = open_contest(folder), sorted(stale, key=lambda r: (r.submitted, r.team, r.submission))
     return tuple(_rescore_one(contest, record, phase, jobs) for record in records)
 
 

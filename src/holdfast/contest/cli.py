@@ -27,7 +27,7 @@ def init(options: opts.InitOptions) -> int:
     Default: 1,000 embedded scenes. Run the same command again to resume.
     """
     from holdfast.contest.make import finish, make, open_setup, others_of
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
 
     if not others_of(options):
         sys.stderr.write("note     the mimic model has only the single model; add others with --members\n")
@@ -64,7 +64,7 @@ def score(options: opts.ContestScoreOptions) -> int:
     from holdfast.contest.page import score_table
     from holdfast.contest.run import score as score_archive
     from holdfast.core.errors import InputError
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.engine.store import write_atomic
     from holdfast.report.tables import to_text
 
@@ -72,9 +72,8 @@ def score(options: opts.ContestScoreOptions) -> int:
     archive = options.archive
     contest = open_contest(options.contest)
     if (team_of(archive.name) or "").startswith(PREFIX):
-        raise InputError(
-            f"{archive.name}: team names that begin with {PREFIX} are reserved; choose another name"
-        )
+        reserved = f"team names that begin with {PREFIX} are reserved"
+        raise InputError(f"{archive.name}: {reserved}; choose another name")
     examination = _examine(archive, options.contest, contest.rules, options.lang, options.jobs, "check")
     if examination.problems:
         return _refuse(examination, options.lang)
@@ -93,24 +92,21 @@ def score(options: opts.ContestScoreOptions) -> int:
     )
     if not options.dry_run:
         record = enter(options.contest, archive, result, keep=options.keep)
-        sys.stderr.write(
-            f"saved    {record.path} ({command_line(opts.BoardOptions(contest=options.contest))})\n"
-        )
+        shown = command_line(opts.BoardOptions(contest=options.contest))
+        sys.stderr.write(f"saved    {record.path} ({shown})\n")
     return 0
 
 
 def _examine(archive: Path, contest: Path, rules: Rules, lang: Lang, jobs: int, what: str) -> Examination:
     """Examine an entry, with progress on standard error."""
     from holdfast.contest.entry import examine
-    from holdfast.engine.executor import cores
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import cores, progress
 
     with progress(what, rules.images) as step:
         return examine(archive, contest, rules, lang, jobs or min(cores(), 8), lambda done: step(done, 0))
 
 
 def _refuse(examination: Examination, lang: Lang) -> int:
-    """Print the problems of an entry; return the exit code."""
     sys.stderr.write("".join(f"{line}\n" for line in examination.lines(lang)))
     return 2
 
@@ -153,7 +149,7 @@ def rescore(options: opts.RescoreOptions) -> int:
     from holdfast.contest.board import rescore as rescore_all
     from holdfast.contest.make import PUBLIC, publish_rules
     from holdfast.contest.rules import read_rules
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
 
     contest = options.contest
     outcomes = rescore_all(contest, progress, options.jobs)
@@ -178,8 +174,7 @@ def show(options: opts.ContestShowOptions) -> int:
     """
     from holdfast.contest.contest import open_contest
     from holdfast.contest.entry import examine
-    from holdfast.engine.executor import cores
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import cores, progress
 
     check_outputs({"--out": options.out}, {})
     rules = open_contest(options.contest).rules
@@ -195,7 +190,7 @@ def write_entry_page(options: opts.ContestShowOptions, watch: Phase) -> tuple[Pa
     """Write the page of a valid entry; return its path and the final score of the entry."""
     from holdfast.contest.contest import open_contest
     from holdfast.contest.entry import open_entry
-    from holdfast.contest.page import chosen, show_page
+    from holdfast.contest.page import select_rows, show_page
     from holdfast.contest.run import judge, score_of
     from holdfast.core.fingerprint import of_file
     from holdfast.report.html import write_page
@@ -205,10 +200,9 @@ def write_entry_page(options: opts.ContestShowOptions, watch: Phase) -> tuple[Pa
     with watch("judge", len(contest.shots)) as step:
         judgement = judge(contest, entry, step, options.jobs)
     result = score_of(contest, judgement, entry.team, of_file(archive))
-    best, worst = (
-        attacked_images(contest, judgement, entry, rows) for rows in chosen(result.rows, options.images)
-    )
-    page = show_page(result, contest.rules, best, worst, contest.classes, command_line(options))
+    rows = select_rows(result.rows, options.images)
+    galleries = [attacked_images(contest, judgement, entry, part) for part in rows]
+    page = show_page(result, contest.rules, galleries, contest.classes, command_line(options))
     return write_page(page, options.out, "contest.html").resolve(), result.final
 
 
@@ -222,16 +216,13 @@ def attacked_images(
 
     result = []
     for row in rows:
-        index, shot = next((p, s) for p, s in enumerate(contest.shots) if s.number == row.number)
+        index, shot = row.number - 1, contest.shots[row.number - 1]
         single, mimic = (
             (judgement.before[name][index].detections, judgement.after[name][index].detections)
             for name in (SINGLE, MIMIC)
         )
         truth, pictures = judgement.before[SINGLE][index].truth, (shot.before(), entry.image(row.number))
-        image = AttackedImage(
-            shot.name, describe_row(row), *pictures, truth=truth, detections=single, also=mimic
-        )
-        result.append(image)
+        result.append(AttackedImage(shot.name, describe_row(row), *pictures, truth, single, mimic))
     return result
 
 
@@ -255,18 +246,17 @@ def validate(options: opts.ValidateOptions) -> int:
 
 def examination_dict(examination: Examination) -> dict[str, Any]:
     """The examination of an entry as JSON values."""
-    changed = {str(number): count for number, count in examination.changed.items()}
-    problems = [
-        {"kind": p.kind, "where": p.where, "text": str(p), "facts": dict(p.facts)}
-        for p in examination.problems
-    ]
+    e, problems = examination, examination.problems
+    changed = {str(number): count for number, count in e.changed.items()}
     return {
-        "archive": examination.archive,
-        "team": examination.team,
+        "archive": e.archive,
+        "team": e.team,
         "good": not problems,
         "files": len(changed),
-        "changed_pixels": {"largest": examination.largest, "mean": examination.mean, "images": changed},
-        "problems": problems,
+        "changed_pixels": {"largest": e.largest, "mean": e.mean, "images": changed},
+        "problems": [
+            {"kind": p.kind, "where": p.where, "text": str(p), "facts": dict(p.facts)} for p in problems
+        ],
     }
 
 
@@ -282,7 +272,6 @@ def pack(options: opts.PackOptions) -> int:
 
 
 def _validate(archive: Path, contest: Path, lang: Lang, jobs: int) -> Examination:
-    """Examine the archive and print the problems."""
     from holdfast.contest.rules import read_rules
 
     examination = _examine(archive, contest, read_rules(contest), lang, jobs, "validate")

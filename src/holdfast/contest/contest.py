@@ -119,23 +119,20 @@ def open_contest(folder: Path) -> Contest:
 def assemble(folder: Path, rules: Rules) -> Contest:
     """The contest of these rules and of the files in the folder."""
     if rules.mimic.hidden:
-        raise RulesError(
-            f"{folder / RULES_FILE}: made for participants: {rules.mimic.hidden} of the mimic model's "
-            "members not named (mimic.hidden); only the organisers' own folder can score"
-        )
+        names = f"{rules.mimic.hidden} of the mimic model's members not named (mimic.hidden)"
+        hint = "only the organisers' own folder can score"
+        raise RulesError(f"{folder / RULES_FILE}: made for participants: {names}; {hint}")
     problems, models, alignments = list[str](), list[Model](), list[Alignment]()
     classes, shots = tuple[str, ...](), tuple[ContestImage, ...]()
     for member in rules.mimic.members:
         with _collect_errors(problems):
-            if not (folder / member.file).is_file():
+            file = folder / member.file
+            if not file.is_file():
                 raise InputError(f"{member.name}: no file {member.file}")
-            digest = fingerprint.of_file(folder / member.file)
-            if digest != member.sha256:
-                raise InputError(
-                    f"{member.name}: {member.file} is not the model of the rules: its sha256 is {digest}, "
-                    f"expected {member.sha256}"
-                )
-            models.append(with_thresholds(load_model(folder / member.file), rules))
+            if (digest := fingerprint.of_file(file)) != member.sha256:
+                hashes = f"its sha256 is {digest}, expected {member.sha256}"
+                raise InputError(f"{member.name}: {member.file} is not the model of the rules: {hashes}")
+            models.append(with_thresholds(load_model(file), rules))
     with _collect_errors(problems):
         classes, shots = _shots(folder, rules, problems)
     with _collect_errors(problems):
@@ -145,10 +142,8 @@ def assemble(folder: Path, rules: Rules) -> Contest:
             alignments.append(aligned(model, classes))
     if problems:
         raise RulesError(f"{folder / RULES_FILE}: {join_problems(problems)}")
-    hashes = hashes_of(folder, rules)
-    return Contest(
-        folder, rules, classes, models=tuple(models), alignments=tuple(alignments), shots=shots, hashes=hashes
-    )
+    members = tuple(models), tuple(alignments)
+    return Contest(folder, rules, classes, *members, shots=shots, hashes=hashes_of(folder, rules))
 
 
 @contextmanager
@@ -189,10 +184,8 @@ def _shots(
     names = [f"{n}.png" for n in range(1, rules.images + 1)]
     missing = [name for name in names if name not in entries or name not in manifest]
     if missing:
-        raise DataError(
-            f"images: the rules say {rules.images}, but {_first(missing)} are missing in images/, {TRUTH} or "
-            f"{MANIFEST}"
-        )
+        where = f"images/, {TRUTH} or {MANIFEST}"
+        raise DataError(f"images: the rules say {rules.images}, but {_first(missing)} are missing in {where}")
     # Participants must not be blamed for problems of the originals.
     size = Size(rules.width, rules.height)
     changed = [n for n in names if fingerprint.of_file(folder / "images" / n) != manifest[n]]

@@ -58,9 +58,8 @@ def read_numbered(path: Path, rules: Rules) -> tuple[dict[int, ZipInfo], list[Pr
     numbered: dict[int, ZipInfo] = {}
     unexpected, out_of_range = list[str](), list[str]()
     # Correct names first: 17.png is image 17 even if another file claims the number.
-    for member in sorted(
-        candidates, key=lambda m: _numbered(m.filename) != (base, m.filename.removeprefix(base))
-    ):
+    candidates.sort(key=lambda m: _numbered(m.filename) != (base, m.filename.removeprefix(base)))
+    for member in candidates:
         name = member.filename
         folder, expected = _numbered(name)
         if folder != base or not expected:
@@ -74,17 +73,20 @@ def read_numbered(path: Path, rules: Rules) -> tuple[dict[int, ZipInfo], list[Pr
     unexpected += [name for name in folders if not base.startswith(name)]  # x/ is reported with x/images/
     missing = [f"{number}.png" for number in range(1, images + 1) if number not in numbered]
     nested = [name for name in unexpected if name.lower().endswith(_ARCHIVES)]
-    macos = [name for name in junk if "__MACOSX" in name.split("/")]
     others = [name for name in unexpected if name not in nested]
-    groups = (
-        ("missing", missing, missing),
-        ("number", out_of_range, out_of_range),
-        ("junk", junk, ["__MACOSX/"] * bool(macos) + sorted(set(junk) - set(macos))),
-        ("nested", nested, nested),
-        ("unexpected", others, others),
-    )
-    for kind, names, shown in groups:
+    groups = {
+        "missing": missing,
+        "number": out_of_range,
+        "junk": junk,
+        "nested": nested,
+        "unexpected": others,
+    }
+    for kind, names in groups.items():
         if names:
+            shown = names
+            if kind == "junk":
+                macos = [name for name in junk if "__MACOSX" in name.split("/")]
+                shown = ["__MACOSX/"] * bool(macos) + sorted(set(junk) - set(macos))
             limit = {"limit": images} if kind == "number" else {}
             problems.append(Problem(kind, "", {"names": listed(shown), "count": len(names), **limit}))
     return dict(sorted(numbered.items())), problems
@@ -180,11 +182,11 @@ class Examination:
 
     def lines(self, lang: Lang = "en") -> tuple[str, ...]:
         """One line for each problem and one about the entry."""
-        facts = {"count": len(self.changed), "largest": self.largest, "mean": self.mean}
-        verdict = Problem("good", self.archive, facts, lang)
         if self.problems:
             verdict = Problem("bad", self.archive, {"count": len(self.problems)}, lang)
-        return (*map(str, self.problems), str(verdict))
+            return (*map(str, self.problems), str(verdict))
+        facts = {"count": len(self.changed), "largest": self.largest, "mean": self.mean}
+        return (str(Problem("good", self.archive, facts, lang)),)
 
 
 def examine(
@@ -295,14 +297,12 @@ def _images(folder: Path, target: Path) -> list[Path]:
         else:
             unexpected.append(name + "/" * path.is_dir())
     if unexpected:
-        raise DataError(
-            f"{source}: expected only images named 1.png, 2.png, … (no leading zeros, lower case), "
-            f"got {listed(unexpected)} ({len(unexpected)} {'name' if len(unexpected) == 1 else 'names'})"
-        )
+        expected = "only images named 1.png, 2.png, … (no leading zeros, lower case)"
+        names = f"{len(unexpected)} {'name' if len(unexpected) == 1 else 'names'}"
+        raise DataError(f"{source}: expected {expected}, got {listed(unexpected)} ({names})")
     if not images:
         raise DataError(f"{source}: expected images named 1.png, 2.png, …, got none")
-    count = max(images) - len(images)
-    if count:  # it may be millions: a file called 20260101.png
+    if count := max(images) - len(images):  # it may be millions: a file called 20260101.png
         missing = islice((f"{n}.png" for n in range(1, max(images)) if n not in images), SHOWN + 1)
         raise DataError(f"{source}: missing: {listed(missing)} ({count} {'file' if count == 1 else 'files'})")
     for path in images.values():

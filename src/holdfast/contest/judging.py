@@ -1,11 +1,13 @@
 """The images of a contest, before and after a change, through every member and the feature net."""
 
+from __future__ import annotations
+
 import base64
 import io
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 from zipfile import ZipInfo
@@ -19,11 +21,11 @@ from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.fingerprint import generator
 from holdfast.core.patch import changed_pixels
-from holdfast.core.sources import code_of
-from holdfast.core.types import Floats, Image, Sample, Size
+from holdfast.core.types import Floats, Image, Size
 from holdfast.data.entries import PixelBoxes
+from holdfast.data.memory import MemoryEntry
 from holdfast.engine.cells import CellResult, Cells, CellSet, MissingCells, Setup, Work
-from holdfast.engine.pipelines import SHARD, Inference, PipelineWork, content_of
+from holdfast.engine.pipelines import SHARD, Inference, PipelineWork
 from holdfast.metrics.similarity import psnr
 
 
@@ -87,29 +89,20 @@ class ContestImage:
 
 
 @dataclass(frozen=True, eq=False)
-class ImageInMemory:
-    """An image in memory, for pipelines. Equal pixels have equal keys, however they are encoded."""
+class Picture(MemoryEntry):
+    """An image as an uncompressed PNG, from which every decoder gets exactly its pixels (h, w, 3)."""
 
-    name: str
     image: Image
-    truth: PixelBoxes
 
-    @cached_property
-    def _key(self) -> str:
-        return fingerprint.of([self.image, self.truth.fingerprint(), code_of("contest")])
-
-    def key(self) -> str:
-        """A hash of the pixels, of the truth, and of the code that encodes them."""
-        return self._key
-
-    def load(self) -> Sample:
-        """The image as an uncompressed PNG, with its truth: every decoder gives exactly these pixels."""
+    @staticmethod
+    def of(name: str, image: Image, truth: PixelBoxes) -> Picture:
+        """The picture of these pixels; equal pixels and truth have equal keys."""
         from PIL import Image as Pillow
 
         stream = io.BytesIO()
-        Pillow.fromarray(np.ascontiguousarray(self.image)).save(stream, "PNG", compress_level=0)
+        Pillow.fromarray(np.ascontiguousarray(image)).save(stream, "PNG", compress_level=0)
         data = stream.getvalue()
-        return Sample(self.name, data, self.truth.read(self.name, data))
+        return Picture(name, data, truth.read(name, data), image)
 
 
 def noisy(image: Image, boxes: Floats, pixels: int, rng: np.random.Generator) -> Image:
@@ -138,25 +131,21 @@ class JudgeWork(Work[ContestImage, JudgeState]):
     run_after: bool = True  # whether members are run on the changed images
     batch: int = SHARD
 
-    @property
-    def count(self) -> int:
-        """The number of members."""
-        return len(self.members)
-
     def setups(self) -> list[Setup]:
         """The setups of the members, of the features and of the difference."""
         members = [setup for member in self.members for setup in member.setups()]
-        one = [*members, Setup("contest", ["features", self.features_sha256])]
-        return [*one, *one, Setup("contest", "difference")]
+        block = [*members, Setup("contest", ["features", self.features_sha256])]
+        return [*block, *block, Setup("contest", "difference")]
 
     def contents(self, item: ContestImage) -> list[Any]:
         """Pixels and truth before and after; None for unchanged images or if members are not run."""
-        before, after = pictures(item)
-        rows: list[Any] = [*[content_of(before)] * self.count, before.key()]
-        if after is None:
-            return [*rows, *[None] * (self.count + 2)]
-        changed = content_of(after) if self.run_after else None
-        return [*rows, *[changed] * self.count, after.key(), [before.key(), after.key()]]
+        (before, after), count = pictures(item), len(self.members)
+        old, new = before.key(), after.key() if after else None
+        rows: list[Any] = [*[[item.name, old]] * count, old]
+        if new is None:
+            return [*rows, *[None] * (count + 2)]
+        changed = [item.name, new] if self.run_after else None
+        return [*rows, *[changed] * count, new, [old, new]]
 
     def open(self, threads: int) -> JudgeState:
         """The members and the feature net."""
@@ -170,7 +159,7 @@ class JudgeWork(Work[ContestImage, JudgeState]):
     def compute(self, state: JudgeState, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """The members' records, then features and differences."""
         networks, features = state
-        block = self.count + 1
+        count, block = len(self.members), len(self.members) + 1
         for number, member in enumerate(self.members):
             requests = [
                 (position, setup, MissingCells(picture, {0: setups[setup]}))
@@ -183,7 +172,7 @@ class JudgeWork(Work[ContestImage, JudgeState]):
                 yield CellResult(position, setup, result.value)
         for position, (shot, setups) in enumerate(batch):
             before, after = pictures(shot)
-            for n, picture in ((self.count, before), (block + self.count, after)):
+            for n, picture in ((count, before), (block + count, after)):
                 if n in setups and picture is not None:
                     row = np.ascontiguousarray(features([picture.image])[0], "<f8")
                     yield CellResult(position, n, base64.b64encode(row.tobytes()).decode("ascii"))
@@ -194,10 +183,10 @@ class JudgeWork(Work[ContestImage, JudgeState]):
 
 
 @lru_cache(maxsize=SHARD)  # the pictures of one batch
-def pictures(shot: ContestImage) -> tuple[ImageInMemory, ImageInMemory | None]:
+def pictures(shot: ContestImage) -> tuple[Picture, Picture | None]:
     """The original and the changed image; None if it is unchanged."""
-    before = ImageInMemory(shot.name, shot.before(), shot.truth)
-    return before, None if shot.change is None else ImageInMemory(shot.name, shot.after(), shot.truth)
+    before = Picture.of(shot.name, shot.before(), shot.truth)
+    return before, None if shot.change is None else Picture.of(shot.name, shot.after(), shot.truth)
 
 
 @dataclass(frozen=True)
@@ -217,7 +206,7 @@ class JudgeCells:
         before = self.cells.read(self.members)
         rows = self.cells.read(2 * self.members + 1) if after else before
         packed = [old if new is None else new for old, new in zip(before, rows, strict=True)]
-        return np.stack([np.frombuffer(base64.b64decode(one), "<f8") for one in packed]).astype(np.float64)
+        return np.stack([np.frombuffer(base64.b64decode(row), "<f8") for row in packed]).astype(np.float64)
 
     def differences(self) -> list[tuple[int, float | None]]:
         """Changed pixels and PSNR of each image, which is None for equal images."""
@@ -230,9 +219,8 @@ def opened_features(text: str, sha256: str, threads: int, name: str = "") -> Fea
 
     net = open_features(text, threads)
     if net.sha256 != sha256:
-        raise InputError(
-            f"distance.sha256: the feature net {text!r} has the hash {net.sha256}, the rules say {sha256}"
-        )
+        got = f"the feature net {text!r} has the hash {net.sha256}"
+        raise InputError(f"distance.sha256: {got}, the rules say {sha256}")
     if name and name != net.name:
         raise InputError(f"distance.name: expected {net.name!r} for the features {text!r}, got {name!r}")
     return net

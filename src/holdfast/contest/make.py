@@ -24,7 +24,7 @@ from holdfast.contest.contest import (
     with_thresholds,
 )
 from holdfast.contest.entry import write_zip
-from holdfast.contest.judging import ImageInMemory, NoiseOnTargets
+from holdfast.contest.judging import NoiseOnTargets, Picture
 from holdfast.contest.rules import AP_RULES, RULES_FILE, Member, Rules, Vote, read_rules, rules_text
 from holdfast.contest.run import MIMIC, hits, mean_ap, scenarios
 from holdfast.core import fingerprint
@@ -35,6 +35,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import LoadedPipeline, load_pipeline, pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Size
+from holdfast.data.embedded import is_embedded
 from holdfast.data.entries import BoxRow, PixelBoxes, pack
 from holdfast.data.open import open_dataset
 from holdfast.data.patchfile import png_of
@@ -76,12 +77,11 @@ class ContestSetup:
         skipped = ("folder", "members", "model", "baselines", "jobs")
         values = dataclasses.asdict(self.options)
         plain = {renamed.get(key, key): value for key, value in values.items() if key not in skipped}
-        if not _embedded(plain["data"]):
+        if not is_embedded(plain["data"]):
             plain["data"] = str(Path(plain["data"]).resolve())
         models = [[m.name, m.sha256, fingerprint.of(m.card)] for m in self.models]
         plain |= {"name": self.rules.name, "models": models, "size": self.size, "iou": self.rules.iou}
-        identity: dict[str, Any] = orjson.loads(to_json(plain))
-        return identity
+        return dict(orjson.loads(to_json(plain)))
 
 
 def others_of(options: InitOptions) -> tuple[str, ...]:
@@ -107,9 +107,7 @@ def open_setup(options: InitOptions, size: Size = SIZE) -> ContestSetup:
     order = generator(options.seed, "contest", "order").permutation(len(data.entries))
     entries = tuple(data.entries[i] for i in order.tolist())
     rules = _rules(options, size, models, data.name)
-    return ContestSetup(
-        options=options, size=size, rules=rules, data=data, entries=entries, classes=classes, models=models
-    )
+    return ContestSetup(options, size, rules, data, entries, classes=classes, models=models)
 
 
 def _load(name: str) -> Model:
@@ -117,27 +115,20 @@ def _load(name: str) -> Model:
         return load_model(name)
     except UnknownName:
         if name in HIDDEN:
-            raise ModelError(
-                f"{name}: this default hidden member is not shipped in this version; "
-                f"choose others with --members (shipped: {', '.join(shipped())})"
-            ) from None
+            hint = f"choose others with --members (shipped: {', '.join(shipped())})"
+            text = f"{name}: this default hidden member is not shipped in this version; {hint}"
+            raise ModelError(text) from None
         raise
-
-
-def _embedded(data: str) -> bool:
-    return data.split(":")[0] == "signs"
 
 
 def _data(options: InitOptions) -> Dataset:
     """The dataset, with at least as many images as the contest; for the embedded one twice as many scenes."""
     count, name = options.images, options.data
-    more = 2 * count if _embedded(name) and name.count(":") < 2 else None
+    more = 2 * count if is_embedded(name) and name.count(":") < 2 else None
     data = open_dataset(name, images=more, task="detect", format=options.format, split=options.split)
-    if len(data.entries) < count:
-        raise DataError(
-            f"--images {count}: {data.name} has only {len(data.entries)} images; "
-            f"use at most {len(data.entries)}, or a larger dataset"
-        )
+    if (most := len(data.entries)) < count:
+        hint = f"use at most {most}, or a larger dataset"
+        raise DataError(f"--images {count}: {data.name} has only {most} images; {hint}")
     return data
 
 
@@ -188,11 +179,9 @@ def claim(setup: ContestSetup) -> bool:
     except ValueError:
         existing = {}
     if existing != identity:
-        differ = [k for k in identity if existing.get(k) != identity[k]]
-        raise InputError(
-            f"{folder}: holds an incomplete contest with other options ({', '.join(differ)}); "
-            "use the same options, or another folder"
-        )
+        differ = ", ".join(k for k in identity if existing.get(k) != identity[k])
+        hint = "use the same options, or another folder"
+        raise InputError(f"{folder}: holds an incomplete contest with other options ({differ}); {hint}")
     return True
 
 
@@ -247,8 +236,7 @@ def finish(folder: Path) -> None:
 
 def is_written(folder: Path, cell: bytes) -> bool:
     """Whether the picture named in a cell exists in the folder and is the one that was written."""
-    plain = orjson.loads(cell)
-    if plain is None:
+    if (plain := orjson.loads(cell)) is None:
         return True
     file = folder / plain["file"]
     return file.is_file() and fingerprint.of_file(file) == str(plain["sha256"])
@@ -305,7 +293,7 @@ class PoolWork(ItemWork[Entry, LoadedPipeline]):
             BoxRow._make([*corners, category, crowd, False, area * x * y])
             for corners, category, crowd, area in zip(*columns, strict=True)
         ]
-        resized = ImageInMemory(sample.name, image, PixelBoxes(pack(rows))).load()
+        resized = Picture.of(sample.name, image, PixelBoxes(pack(rows))).load()
         detections = state.predict(state.prepare(resized.data))
         if not isinstance(detections, Detections) or not isinstance(resized.truth, Boxes):
             raise DataError(f"{self.model.name}: expected a detector")
@@ -343,7 +331,6 @@ def _candidates(setup: ContestSetup, phase: Phase, jobs: int) -> list[dict[str, 
 
 
 def _write_images(folder: Path, candidates: list[dict[str, Any]], setup: ContestSetup) -> None:
-    """Write images/N.png, the truth and the manifest."""
     images, annotations, order = (list[dict[str, Any]]() for _ in range(3))
     for number, candidate in enumerate(candidates, 1):
         name, picture = f"{number}.png", (folder / CACHE / POOL / candidate["file"]).read_bytes()
@@ -368,24 +355,23 @@ def _distance_max(contest: Contest, phase: Phase, jobs: int) -> float:
     It is the distance of a team that uses its whole budget on the targets without hiding the changes.
     """
     rules = contest.rules
-    unknown = not math.isfinite(rules.distance_max)
-    noise = NoiseOnTargets(rules.pixels, rules.seed) if unknown else None
+    known = math.isfinite(rules.distance_max)
+    noise = None if known else NoiseOnTargets(rules.pixels, rules.seed)
     with phase("clean", len(contest.shots)) as step:
         cells = contest.judge([noise] * len(contest.shots), step, jobs, run_after=False)
     for name, records in scenarios(contest, cells.records(after=False)).items():
         value = mean_ap(records, rules, len(contest.classes))
         if not value > 0:
             least = f" (at least {rules.mimic.least} of {len(contest.models)} agree)" if name == MIMIC else ""
-            problem = f"the {name} model{least} has mAP {value:g} on the original images; S_e needs more"
-            raise DataError(problem)
-    if not unknown:
+            got = f"mAP {value:g} on the original images"
+            raise DataError(f"the {name} model{least} has {got}; S_e needs more")
+    if known:
         return rules.distance_max
     distance = frechet(cells.features(after=False), cells.features(after=True))
     if not distance > rules.distance_min:
-        raise DataError(
-            f"distance.max: with noise in {rules.pixels} pixels per image {rules.distance} is {distance:g}, "
-            f"not more than distance.min {rules.distance_min:g}; give --distance-max"
-        )
+        noisy = f"with noise in {rules.pixels} pixels per image {rules.distance} is {distance:g}"
+        least = f"not more than distance.min {rules.distance_min:g}"
+        raise DataError(f"distance.max: {noisy}, {least}; give --distance-max")
     return distance
 
 

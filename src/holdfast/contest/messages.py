@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 from holdfast.core.errors import InputError
@@ -210,5 +211,5 @@ def printable(name: str) -> str:
 
 def listed(names: Iterable[str]) -> str:
     """The first names of a list with commas, … if there are more."""
-    every = list(names)
-    return ", ".join([*map(printable, every[:SHOWN]), *(["…"] if len(every) > SHOWN else [])])
+    first = list(islice(names, SHOWN + 1))
+    return ", ".join([*map(printable, first[:SHOWN]), *(["…"] if len(first) > SHOWN else [])])

@@ -9,6 +9,8 @@ from holdfast.config.options import Argument, Option, Options
 from holdfast.evaluate.options import ExecutionOptions, FormatOptions, JobsOptions
 
 SOURCE, RULES = "Source", "Rules (all are in rules.toml)"
+_PACK = "holdfast contest init contest --images 4 && holdfast contest pack contest/images --team us"
+_SCORE = "holdfast contest score advimages_us.zip --contest contest"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +62,7 @@ class InitOptions(
         str, Option("Single model, published to participants.", group=SOURCE, completions=completions.models)
     ] = "signs-yolo"
     members: Annotated[
-        str | None,
-        Option("Hidden members of the mimic model, comma-separated.", metavar="A,B", group=SOURCE),
+        str | None, Option("Hidden members of the mimic model, comma-separated.", metavar="A,B", group=SOURCE)
     ] = None
     images: Annotated[int, Option("Number of images.", group=SOURCE, least=2, most=1_000_000)] = 1000
     seed: Annotated[int, Option("Random seed of the image order.", group=SOURCE, least=0)] = 0
@@ -99,12 +100,8 @@ class ContestScoreOptions(
     ExecutionOptions,
     command="contest score",
     examples=(
-        (
-            "holdfast contest init contest --images 4 && "
-            "holdfast contest pack contest/images --team us && "
-            "holdfast contest score advimages_us.zip --contest contest"
-        ),
-        "holdfast contest score advimages_us.zip --contest contest --dry-run --json score.json",
+        f"{_PACK} && {_SCORE}",
+        f"{_SCORE} --dry-run --json score.json",
     ),
 ):
     """The options of `holdfast contest score`."""
@@ -122,12 +119,7 @@ class BoardOptions(
     ContestOptions,
     command="contest board",
     examples=(
-        (
-            "holdfast contest init contest --images 4 && "
-            "holdfast contest pack contest/images --team us && "
-            "holdfast contest score advimages_us.zip --contest contest && "
-            "holdfast contest board --contest contest"
-        ),
+        f"{_PACK} && {_SCORE} && holdfast contest board --contest contest",
         "holdfast contest board --contest contest --history --html board.html",
     ),
 ):
@@ -145,12 +137,7 @@ class RescoreOptions(
     JobsOptions,
     command="contest rescore",
     examples=(
-        (
-            "holdfast contest init contest --images 4 && "
-            "holdfast contest pack contest/images --team us && "
-            "holdfast contest score advimages_us.zip --contest contest && "
-            "holdfast contest rescore --contest contest"
-        ),
+        f"{_PACK} && {_SCORE} && holdfast contest rescore --contest contest",
         "holdfast contest rescore --contest contest --jobs 1",
     ),
 ):
@@ -164,11 +151,7 @@ class ContestShowOptions(
     JobsOptions,
     command="contest show",
     examples=(
-        (
-            "holdfast contest init contest --images 4 && "
-            "holdfast contest pack contest/images --team us && "
-            "holdfast contest show advimages_us.zip --contest contest"
-        ),
+        f"{_PACK} && holdfast contest show advimages_us.zip --contest contest",
         "holdfast contest show advimages_us.zip --contest contest --images 2 -o entry.html",
     ),
 ):
@@ -186,11 +169,7 @@ class ValidateOptions(
     ThreadsOptions,
     command="contest validate",
     examples=(
-        (
-            "holdfast contest init contest --images 4 && "
-            "holdfast contest pack contest/images --team us && "
-            "holdfast contest validate advimages_us.zip --contest contest"
-        ),
+        f"{_PACK} && holdfast contest validate advimages_us.zip --contest contest",
         "holdfast contest validate advimages_us.zip --contest contest --lang zh",
     ),
 ):
@@ -204,10 +183,7 @@ class PackOptions(
     LanguageOptions,
     ThreadsOptions,
     command="contest pack",
-    examples=(
-        "holdfast contest init contest --images 4 && holdfast contest pack contest/images --team us",
-        "holdfast contest pack contest/images --team us --contest contest",
-    ),
+    examples=(_PACK, "holdfast contest pack contest/images --team us --contest contest"),
 ):
     """The options of `holdfast contest pack`."""
 

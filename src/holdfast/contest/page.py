@@ -1,6 +1,7 @@
 """The pages of a contest: one entry with its score and its images, and the leaderboard."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from holdfast.report.parts import Alert, Card, Document, Figure, Section, scroll
 from holdfast.report.patched import READING, AttackedImage, attacked_gallery
 from holdfast.report.tables import Cell, Column, Table, many, to_html
 
+Galleries: TypeAlias = Sequence[Sequence[AttackedImage]]  # the best images, then the worst
 NAMES = {
     "truth": "true box",
     "missed": "true box missed by the single model",
@@ -22,12 +24,7 @@ NAMES = {
 
 
 def show_page(
-    score: Score,
-    rules: Rules,
-    best: Sequence[AttackedImage],
-    worst: Sequence[AttackedImage],
-    classes: Sequence[str],
-    command: str = "",
+    score: Score, rules: Rules, galleries: Galleries, classes: Sequence[str], command: str = ""
 ) -> str:
     """One entry as a self-contained HTML file: its score, its best and worst images, the table of all."""
     changed = [row.changed_pixels for row in score.rows]
@@ -41,40 +38,37 @@ def show_page(
     )
     ranges = [(f"S_e of the {key} model", s.effect, s.effect_raw) for key, s in score.scenarios.items()]
     ranges.append(("S_s", single.stealth, single.stealth_raw))
-    return document(
-        Document(
-            title=f"{score.team} in {score.contest}",
-            subject=(score.team, score.contest),
-            facts=(
-                ("images", str(len(score.rows))),
-                ("zip", f"sha256 {score.archive[:12]}"),
-                ("rules, models, data, features, code", score.hashes.whole[:12]),
+    page = Document(
+        title=f"{score.team} in {score.contest}",
+        subject=(score.team, score.contest),
+        facts=(
+            ("images", str(len(score.rows))),
+            ("zip", f"sha256 {score.archive[:12]}"),
+            ("rules, models, data, features, code", score.hashes.whole[:12]),
+        ),
+        verdict=f"Final score {score.final:.4f}: {changes} with {pixels:.0f} changed pixels per image.",
+        next_step=next_step(score),
+        cards=(
+            Card(
+                "final score", f"{score.final:.3f}", f"sum of both scenarios, at most 2; n = {len(changed)}"
             ),
-            verdict=f"Final score {score.final:.4f}: {changes} with {pixels:.0f} changed pixels per image.",
-            next_step=next_step(score),
-            cards=(
-                Card(
-                    "final score",
-                    f"{score.final:.3f}",
-                    f"sum of both scenarios, at most 2; n = {len(changed)}",
-                ),
-                Card("S_e single", single.effect, f"share of mAP lost, single model; {basis}"),
-                Card("S_e mimic", mimic.effect, f"share of mAP lost, mimic model; {basis}"),
-                Card("S_s", single.stealth, f"1 at {name} {low:g}, 0 at {high:.4g}"),
-                Card(name, f"{score.distance:.4g}", "distance between changed and original images"),
-                Card("changed pixels", pixels, f"mean per image; maximum {most}, limit {limit}", 1),
-            ),
-            rule=rule_text(rules),
-            command=command,
-            alerts=tuple(
-                Alert(f"{what} is clipped from {raw:.4f} to {value:g}", "score")
-                for what, value, raw in ranges
-                if value != raw
-            ),
-            sections=tuple(_sections(score, rules, best, worst, classes)),
-            kind="contest",
-        )
+            Card("S_e single", single.effect, f"share of mAP lost, single model; {basis}"),
+            Card("S_e mimic", mimic.effect, f"share of mAP lost, mimic model; {basis}"),
+            Card("S_s", single.stealth, f"1 at {name} {low:g}, 0 at {high:.4g}"),
+            Card(name, f"{score.distance:.4g}", "distance between changed and original images"),
+            Card("changed pixels", pixels, f"mean per image; maximum {most}, limit {limit}", 1),
+        ),
+        rule=rule_text(rules),
+        command=command,
+        alerts=tuple(
+            Alert(f"{what} is clipped from {raw:.4f} to {value:g}", "score")
+            for what, value, raw in ranges
+            if value != raw
+        ),
+        sections=tuple(_sections(score, rules, galleries, classes)),
+        kind="contest",
     )
+    return document(page)
 
 
 def next_step(score: Score) -> str:
@@ -111,11 +105,7 @@ def image_table(rows: Sequence[ImageScore]) -> Table:
     columns = [
         *(Column("image"), Column("pixels"), Column("PSNR", 1, "dB; n/a if unchanged")),
         Column("targets"),
-        *(
-            Column(f"{name} {when}", 0, "targets detected")
-            for name in scenarios
-            for when in ("before", "after")
-        ),
+        *(Column(f"{s} {when}", 0, "targets detected") for s in scenarios for when in ("before", "after")),
         Column("hidden", 2, "share of the detected targets that are hidden"),
     ]
     body = []
@@ -125,28 +115,19 @@ def image_table(rows: Sequence[ImageScore]) -> Table:
     return Table(columns, body)
 
 
-def _sections(
-    score: Score,
-    rules: Rules,
-    best: Sequence[AttackedImage],
-    worst: Sequence[AttackedImage],
-    classes: Sequence[str],
-) -> list[Section]:
+def _sections(score: Score, rules: Rules, galleries: Galleries, classes: Sequence[str]) -> Iterator[Section]:
     note = "score = S_e · S_s; raw: before clipping to the range of the rules."
-    table = Figure("", scroll(to_html(score_table(score), sortable=False), "Score"), note, wide=True)
-    sections = [Section("score", "Score", (table,))]
-    galleries = (("best", best, "Most", "fewest"), ("worst", worst, "Fewest", "most"))
-    for name, exhibits, lost_most, changed_most in galleries:
-        if exhibits:
-            lead = f"{lost_most} targets hidden; ties by the {changed_most} changed pixels."
-            body = attacked_gallery(exhibits, classes, rules.iou, name, NAMES)
-            note = READING
-            figure = Figure("", body, note, wide=True)
-            sections.append(Section(name, f"{name.capitalize()} images", (figure,), lead))
+    body = scroll(to_html(score_table(score), sortable=False), "Score")
+    yield Section("score", "Score", (Figure("", body, note, wide=True),))
+    leads = {"best": "Most targets hidden; ties by the fewest changed pixels."}
+    leads["worst"] = "Fewest targets hidden; ties by the most changed pixels."
+    for (name, lead), images in zip(leads.items(), galleries, strict=True):
+        if images:
+            figure = Figure("", attacked_gallery(images, classes, rules.iou, name, NAMES), READING, wide=True)
+            yield Section(name, f"{name.capitalize()} images", (figure,), lead)
     body = scroll(to_html(image_table(score.rows)), "All images")
     note = "Click a heading to sort. A target is detected if a detection of its class overlaps it."
-    sections.append(Section("images", "All images", (Figure("", body, note, wide=True),)))
-    return sections
+    yield Section("images", "All images", (Figure("", body, note, wide=True),))
 
 
 def lost(row: ImageScore) -> float | None:
@@ -155,7 +136,7 @@ def lost(row: ImageScore) -> float | None:
     return (before - after) / before if before else None
 
 
-def chosen(rows: Sequence[ImageScore], images: int) -> tuple[tuple[ImageScore, ...], tuple[ImageScore, ...]]:
+def select_rows(rows: Sequence[ImageScore], images: int) -> tuple[list[ImageScore], list[ImageScore]]:
     """The best and the worst images for the attacker, `images` in total, without duplicates.
 
     Best: most targets hidden, ties by the fewest changed pixels; worst: the reverse.
@@ -163,8 +144,7 @@ def chosen(rows: Sequence[ImageScore], images: int) -> tuple[tuple[ImageScore, .
     candidates = [(share, row) for row in rows if (share := lost(row)) is not None]
     ranked = [row for _, row in sorted(candidates, key=lambda x: (-x[0], x[1].changed_pixels, x[1].number))]
     best = ranked[: (images + 1) // 2]
-    worst = ranked[len(best) :][::-1][: images - len(best)]
-    return tuple(best), tuple(worst)
+    return best, ranked[len(best) :][::-1][: images - len(best)]
 
 
 def describe_row(row: ImageScore) -> str:
@@ -182,49 +162,44 @@ def describe_row(row: ImageScore) -> str:
 def board_page(board: Board, command: str = "") -> str:
     """The leaderboard as one self-contained HTML file: standings, history, scores that are not ranked."""
     rules, standings = board.rules, board.standings
+    basis = f"AP rule {rules.ap}, n = {rules.images}"
     stale = f"{many(len(board.stale), 'submission')} not ranked; run holdfast contest rescore"
     best, verdict = None, "No valid scores yet."
     if standings:
         first, final = [s.team for s in standings if s.rank == 1], standings[0].best.final
         best = f"{final:.3f}"
         verdict = f"{' and '.join(first)} lead{'s' * (len(first) == 1)} with {final:.4f}."
-    return document(
-        Document(
-            title=f"Leaderboard of {rules.name}",
-            subject=("Leaderboard", rules.name),
-            facts=(
-                ("images", str(rules.images)),
-                ("distance", f"{rules.distance} (features {rules.features_sha256[:12]})"),
-                ("rules, models, data, features, code", board.hashes.whole[:12]),
-            ),
-            verdict=verdict,
-            next_step=board_next_step(board),
-            cards=(
-                Card(
-                    "best final", best, f"over all teams, at most 2; AP rule {rules.ap}, n = {rules.images}"
-                ),
-                Card("teams", len(standings), "with a current score"),
-                Card("submissions", len(board.history), "with a current score, all teams"),
-                Card("not ranked", len(board.stale), "scored under other rules, models, data or code"),
-            ),
-            rule=rule_text(rules),
-            command=command,
-            alerts=(Alert(stale, "stale"),) if board.stale else (),
-            sections=tuple(_board_sections(board)),
-            kind="contest",
-        )
+    page = Document(
+        title=f"Leaderboard of {rules.name}",
+        subject=("Leaderboard", rules.name),
+        facts=(
+            ("images", str(rules.images)),
+            ("distance", f"{rules.distance} (features {rules.features_sha256[:12]})"),
+            ("rules, models, data, features, code", board.hashes.whole[:12]),
+        ),
+        verdict=verdict,
+        next_step=board_next_step(board),
+        cards=(
+            Card("best final", best, f"over all teams, at most 2; {basis}"),
+            Card("teams", len(standings), "with a current score"),
+            Card("submissions", len(board.history), "with a current score, all teams"),
+            Card("not ranked", len(board.stale), "scored under other rules, models, data or code"),
+        ),
+        rule=rule_text(rules),
+        command=command,
+        alerts=(Alert(stale, "stale"),) if board.stale else (),
+        sections=tuple(_board_sections(board)),
+        kind="contest",
     )
+    return document(page)
 
 
 def _board_sections(board: Board) -> list[Section]:
     standings = [standing_row(s) for s in board.standings]
-    history = [
-        {"submitted": r.submitted.replace("T", " ").split("+")[0], **record_row(r)} for r in board.history
-    ]
-    stale = [
-        {**record_row(s.record, name_distance=True), "changed since": ", ".join(s.changed)}
-        for s in board.stale
-    ]
+    times = [r.submitted.replace("T", " ").split("+")[0] for r in board.history]
+    history = [{"submitted": t, **record_row(r)} for t, r in zip(times, board.history, strict=True)]
+    rows = [record_row(s.record, name_distance=True) for s in board.stale]
+    stale = [row | {"changed since": ", ".join(s.changed)} for row, s in zip(rows, board.stale, strict=True)]
     note = "Each team by its best submission; equal finals (nine decimals) share a rank. Click to sort."
     lead = "Scores under rules, models, data or code that have changed since. They are not ranked."
     sections = (
@@ -241,8 +216,8 @@ def _board_sections(board: Board) -> list[Section]:
 
 def board_section(board: Board) -> Section:
     """The standings as a section of another page."""
-    figures = [figure for section in _board_sections(board)[:1] for figure in section.figures]
-    return Section("contest", "Contest", tuple(figures), rule_text(board.rules))
+    figures = _board_sections(board)[0].figures if board.standings else ()
+    return Section("contest", "Contest", figures, rule_text(board.rules))
 
 
 def rule_text(rules: Rules) -> str:

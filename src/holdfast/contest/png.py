@@ -133,8 +133,7 @@ def _chunks(data: bytes, where: str) -> Iterator[tuple[bytes, bytes]]:
 
 def _pixel_data(data: bytes, where: str) -> bytes:
     """The compressed pixel data of all IDAT chunks; raise EntryError for a chunk that is not allowed."""
-    parts: list[bytes] = []
-    extras, last = 0, b""
+    parts, extras, last = list[bytes](), 0, b""
     for number, (kind, content) in enumerate(_chunks(data, where)):
         if number == MOST_CHUNKS:
             raise EntryError(Problem("png-chunks", where, {"limit": MOST_CHUNKS}))

@@ -36,13 +36,8 @@ SECTIONS = {
 AP_RULES = ("coco", "lecture", "voc", "voc2007")  # the names of holdfast.metrics.rules.RULES
 MEMBERS = "members"
 # Key of the section "distance" -> field of Rules.
-_DISTANCE = {
-    "features": "features",
-    "sha256": "features_sha256",
-    "name": "distance",
-    "min": "distance_min",
-    "max": "distance_max",
-}
+_DISTANCE = {"features": "features", "sha256": "features_sha256", "name": "distance"}
+_DISTANCE |= {"min": "distance_min", "max": "distance_max"}
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -63,8 +58,7 @@ class Member:
 class Vote:
     """The vote of the mimic model: a box counts if at least `least` members have a matching one.
 
-    Boxes match if they have the same class and an IoU of at least `iou`. Box and score are means of the
-    matches.
+    Boxes match if they have the same class and an IoU of at least `iou`. Box and score are means.
     """
 
     members: tuple[Member, ...] = ()  # the single model is one of them
@@ -122,11 +116,10 @@ def read_rules(folder: Path) -> Rules:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        incomplete = (folder / "making.json").is_file()
-        hint = " It is incomplete: run `holdfast contest init` again." if incomplete else ""
-        raise RulesError(
-            f"{path}: no such file; expected the folder of a contest (`holdfast contest init DIR`).{hint}"
-        ) from None
+        expected = "expected the folder of a contest (`holdfast contest init DIR`)."
+        if (folder / "making.json").is_file():
+            expected += " It is incomplete: run `holdfast contest init` again."
+        raise RulesError(f"{path}: no such file; {expected}") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise RulesError(f"{path}: expected a readable TOML file, got: {problem}") from None
     except tomllib.TOMLDecodeError as problem:
@@ -162,7 +155,6 @@ def _value(rules: Rules, point: RuleField) -> Any:
 
 
 def _build_rules(values: dict[str, dict[str, Any]]) -> Rules:
-    """The rules from complete and valid values."""
     members = tuple(Member(**m) for m in values["mimic"].pop(MEMBERS))
     return Rules(
         single=Member(**values["single"]),
@@ -177,29 +169,25 @@ def _build_rules(values: dict[str, dict[str, Any]]) -> Rules:
 
 
 def _contradictions(rules: Rules) -> list[str]:
-    """The contradictions between rules that are valid separately."""
     problems = []
     vote, names = rules.mimic, [m.name for m in rules.mimic.members]
-    if rules.pixels > rules.width * rules.height:
-        area = rules.width * rules.height
+    area, count = rules.width * rules.height, len(names) + vote.hidden
+    if rules.pixels > area:
         problems.append(f"pixels: expected at most the {area} of an image, got {rules.pixels}")
     if not vote.members:
         problems.append("mimic.members: expected at least one [[mimic.members]], got none")
-    elif not 1 <= vote.least <= len(names) + vote.hidden:
-        count = len(names) + vote.hidden
+    elif not 1 <= vote.least <= count:
         problems.append(f"mimic.least: expected 1 to {count}, the number of members, got {vote.least}")
     duplicates = sorted({n for n in names if names.count(n) > 1})
     problems += [f"mimic.members: {name!r} is listed {names.count(name)} times" for name in duplicates]
     if vote.members and rules.single not in vote.members:
         reason = "it has another file or hash" if rules.single.name in names else "it is missing"
-        problems.append(
-            f"mimic.members: expected the single model {rules.single.name!r} among them; {reason}"
-        )
-    if rules.distance_max <= rules.distance_min:
-        low = rules.distance_min
-        problems.append(f"distance.max: expected more than distance.min ({low}), got {rules.distance_max}")
-    for name in ("effect", "stealth"):
-        scale: Scale = getattr(rules, name)
+        expected = f"the single model {rules.single.name!r} among them"
+        problems.append(f"mimic.members: expected {expected}; {reason}")
+    low, high = rules.distance_min, rules.distance_max
+    if high <= low:
+        problems.append(f"distance.max: expected more than distance.min ({low}), got {high}")
+    for name, scale in (("effect", rules.effect), ("stealth", rules.stealth)):
         if scale.low > scale.high:
             problems.append(f"{name}.low: expected at most {name}.high ({scale.high}), got {scale.low}")
     return problems
@@ -221,12 +209,7 @@ class RuleField:
 FIELDS = (
     RuleField("", "name", str, "name of the contest", form="name"),
     RuleField(
-        "",
-        "images",
-        int,
-        "number of images, numbered from 1: images/1.png …",
-        least=1,
-        most=1_000_000,
+        "", "images", int, "number of images, numbered from 1: images/1.png …", least=1, most=1_000_000
     ),
     RuleField("", "width", int, "width of every image in pixels", least=1, most=16_384),
     RuleField("", "height", int, "height of every image in pixels", least=1, most=16_384),
@@ -243,30 +226,9 @@ FIELDS = (
         "mimic", "hidden", int, "number of further members that are not named here", least=0, most=1000
     ),
     RuleField("detection", "ap", str, "how AP is computed: voc, voc2007, coco or lecture", form="ap"),
-    RuleField(
-        "detection",
-        "iou",
-        float,
-        "IoU threshold with a true box of its class",
-        least=0,
-        most=1,
-    ),
-    RuleField(
-        "detection",
-        "score",
-        float,
-        "score threshold of every model",
-        least=0,
-        most=1,
-    ),
-    RuleField(
-        "detection",
-        "nms_iou",
-        float,
-        "IoU threshold of NMS",
-        least=0,
-        most=1,
-    ),
+    RuleField("detection", "iou", float, "IoU threshold with a true box of its class", least=0, most=1),
+    RuleField("detection", "score", float, "score threshold of every model", least=0, most=1),
+    RuleField("detection", "nms_iou", float, "IoU threshold of NMS", least=0, most=1),
     RuleField("distance", "features", str, 'the feature network: "signs", or "inception:FILE"', form="name"),
     RuleField("distance", "sha256", str, "the hash of that network", form="sha256"),
     RuleField("distance", "name", str, "name; FID only with the original Inception weights", form="name"),

@@ -35,7 +35,7 @@ from holdfast.metrics.rules import rule_named
 SINGLE, MIMIC = "single", "mimic"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Scenario:
     """One scenario's numbers: S_e and S_s clipped and raw, their product, mAP before and after."""
 
@@ -93,6 +93,7 @@ class Score:
 
     def to_plain(self) -> dict[str, Any]:
         """The score as JSON values; the same for the same entry, whenever and wherever it is scored."""
+        changed = [row.changed_pixels for row in self.rows]
         return {
             "contest": self.contest,
             "team": self.team,
@@ -100,10 +101,7 @@ class Score:
             "scenarios": {name: s.to_plain() for name, s in self.scenarios.items()},
             "final": self.final,
             "distance": {"name": self.distance_name, "value": self.distance},
-            "changed_pixels": {
-                "mean": float(np.mean([r.changed_pixels for r in self.rows])),
-                "most": max(r.changed_pixels for r in self.rows),
-            },
+            "changed_pixels": {"mean": float(np.mean(changed)), "most": max(changed)},
             "hash": self.hashes.whole,
             "hashes": dataclasses.asdict(self.hashes),
             "images": [row.to_plain() for row in self.rows],
@@ -129,12 +127,10 @@ def score(contest: Path | Contest, archive: Path, progress: Progress = silent, j
     judgement = judge(loaded, entry, progress, jobs)
     if fingerprint.of_file(archive) != digest:
         raise DataError(f"{archive}: was changed while it was scored; score it again")
-    largest = max(judgement.changed)
-    if largest > loaded.rules.pixels:
+    largest, limit = max(judgement.changed), loaded.rules.pixels
+    if largest > limit:
         name = f"{judgement.changed.index(largest) + 1}.png"
-        raise DataError(
-            f"{archive}: {name}: {largest} changed pixels, limit {loaded.rules.pixels}; validate it"
-        )
+        raise DataError(f"{archive}: {name}: {largest} changed pixels, limit {limit}; validate it")
     return score_of(loaded, judgement, entry.team, digest)
 
 
@@ -143,13 +139,9 @@ def judge(contest: Contest, entry: Entry, progress: Progress = silent, jobs: int
     changes = [ZippedImage(entry.path, entry.members[shot.number]) for shot in contest.shots]
     cells = contest.judge(changes, progress, jobs)
     changed, ratios = zip(*cells.differences(), strict=True)
-    return Judgement(
-        scenarios(contest, cells.records(after=False)),
-        scenarios(contest, cells.records(after=True)),
-        (cells.features(after=False), cells.features(after=True)),
-        changed,
-        ratios,
-    )
+    before, after = (scenarios(contest, cells.records(after=after)) for after in (False, True))
+    features = cells.features(after=False), cells.features(after=True)
+    return Judgement(before, after, features, changed, ratios)
 
 
 def scenarios(contest: Contest, members: Sequence[CellSet]) -> dict[str, tuple[DetectionRecord, ...]]:
@@ -157,9 +149,8 @@ def scenarios(contest: Contest, members: Sequence[CellSet]) -> dict[str, tuple[D
     aligned = []
     for number, alignment in enumerate(contest.alignments):
         records = read_records(members[number]).records
-        failed = [r for r in records if isinstance(r, FailedImage)]
-        if failed:
-            raise DataError(f"{contest.models[number].name}: {failed[0]}")
+        for failed in (r for r in records if isinstance(r, FailedImage)):
+            raise DataError(f"{contest.models[number].name}: {failed}")
         aligned.append([r for r in realign(records, alignment) if isinstance(r, DetectionRecord)])
     rule = contest.rules.mimic
     voted = [
@@ -205,15 +196,7 @@ def scenario(map_before: float, map_after: float, distance: float, rules: Rules)
     stealth_raw = (rules.distance_max - distance) / (rules.distance_max - rules.distance_min)
     effect = min(max(effect_raw, rules.effect.low), rules.effect.high)
     stealth = min(max(stealth_raw, rules.stealth.low), rules.stealth.high)
-    return Scenario(
-        effect=effect,
-        stealth=stealth,
-        score=effect * stealth,
-        effect_raw=effect_raw,
-        stealth_raw=stealth_raw,
-        map_before=map_before,
-        map_after=map_after,
-    )
+    return Scenario(effect, stealth, effect * stealth, effect_raw, stealth_raw, map_before, map_after)
 
 
 def _row(shot: ContestImage, index: int, judgement: Judgement, rules: Rules) -> ImageScore:
@@ -232,10 +215,8 @@ def hits(truth: Boxes, detections: Detections, least: float) -> Bools:
     counts = ~(truth.crowd | truth.difficult)
     if not len(truth) or not len(detections):
         return np.zeros(len(truth), bool)
-    matches = (iou(truth.xyxy, detections.boxes) >= least) & (
-        truth.classes[:, None] == detections.classes[None, :]
-    )
-    return np.asarray(counts & matches.any(axis=1))
+    same_class = truth.classes[:, None] == detections.classes[None, :]
+    return np.asarray(counts & (same_class & (iou(truth.xyxy, detections.boxes) >= least)).any(axis=1))
 
 
 def vote(predictions: Sequence[Detections], vote: Vote) -> Detections:
@@ -248,9 +229,7 @@ def vote(predictions: Sequence[Detections], vote: Vote) -> Detections:
     """
     if not 1 <= vote.least <= len(predictions):
         raise InputError(f"vote: expected 1 to {len(predictions)} members to agree, got {vote.least}")
-    columns = (
-        [getattr(detections, name) for detections in predictions] for name in ("boxes", "scores", "classes")
-    )
+    columns = ([getattr(d, name) for d in predictions] for name in ("boxes", "scores", "classes"))
     boxes, scores, classes = map(np.concatenate, columns)
     members = np.repeat(np.arange(len(predictions)), [len(detections) for detections in predictions])
     order = np.lexsort((*boxes.T[::-1], -scores))  # by score, then by corners; not by member
@@ -274,13 +253,10 @@ def _groups(boxes: Floats, members: Ints, vote: Vote) -> Iterator[list[int]]:
     for seed, overlaps in enumerate(overlap):
         if used[seed]:
             continue
-        supporters = np.flatnonzero(
-            (overlaps >= vote.iou) & (overlaps > 0) & ~used & (members != members[seed])
-        )
+        supports = (overlaps >= vote.iou) & (overlaps > 0) & ~used & (members != members[seed])
+        supporters = np.flatnonzero(supports)
         supporters = supporters[np.argsort(-overlaps[supporters], kind="stable")]
-        _, first = np.unique(
-            members[supporters], return_index=True
-        )  # of each member the box that overlaps most
+        _, first = np.unique(members[supporters], return_index=True)  # of each member the largest overlap
         group = [seed, *supporters[first].tolist()]
         # A rejected box may still support another one, so it is not marked as used.
         if len(group) >= vote.least:

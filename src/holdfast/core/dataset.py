@@ -74,9 +74,8 @@ class Dataset:
 
     def __getitem__(self, place: int | slice) -> Sample | Dataset:
         """One image with its ground truth, or the dataset of a slice."""
-        if isinstance(place, slice):
-            return self._selected(self.entries[place])
-        return self._sample(self.entries[place])
+        chosen = self.entries[place]
+        return self._selected(chosen) if isinstance(chosen, tuple) else self._sample(chosen)
 
     def filter(self, keep: Callable[[Sample], bool]) -> Dataset:
         """The dataset of the samples for which `keep` is true; every image is loaded once."""

@@ -1,6 +1,7 @@
 """The exception hierarchy. Every message gives the expected and the actual value, the place, and a fix."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 EXIT_CODES = {  # of the command line; the reference in the docs is generated from it
@@ -33,6 +34,18 @@ def _rebuilt(kind: type[HoldfastError], message: str) -> HoldfastError:
 def one_line(problem: BaseException) -> str:
     """The message of an error as one line; the name of its class if it has no message."""
     return " ".join(str(problem).split()) or type(problem).__name__
+
+
+def describe_error(problem: Exception) -> str:
+    """A problem in one line; of an unexpected error, its type and where it was raised."""
+    if isinstance(problem, HoldfastError):
+        return str(problem)
+    from traceback import walk_tb  # here, because only a mistake needs it
+
+    at = ""
+    for frame, line in walk_tb(problem.__traceback__):
+        at = f" ({Path(frame.f_code.co_filename).name}:{line})"
+    return f"{type(problem).__name__}: {problem}{at}"
 
 
 class InputError(HoldfastError):

@@ -11,38 +11,28 @@ from typing import Any, Final
 
 from holdfast.core.errors import MissingExtra, install_line
 
-_OPENCV = {"cv2": "opencv-python-headless"}
-_SIMPLEJPEG = {"simplejpeg": "simplejpeg"}  # checks a JPEG before any decoder except Pillow
-_NOISE = {
-    **_OPENCV,
-    "av": "av",
-    "jpeglib": "jpeglib",
-    "kornia_rs": "kornia-rs",
-    "openvino": "openvino",
-    **_SIMPLEJPEG,
+# simplejpeg checks a JPEG before any decoder except Pillow.
+_NOISE = ("cv2", "av", "jpeglib", "kornia_rs", "openvino", "simplejpeg")
+_MODULES = {
+    "noise": _NOISE,
+    "attack": ("cv2", "torch"),
+    "verify": ("highspy", "numba", "torch", "vnnlib"),
+    "train": (*_NOISE, "torch"),
+    "language": ("tokenizers",),
+    "speech": ("librosa", "scipy", "torch"),
+    "web": ("django_htmx", "python_multipart", "starlette", "uvicorn"),
+    "store": ("obstore",),
+    "ray": ("obstore", "ray"),
+    # Too large or platform-specific: in no other extra, except that `all` has ncnn.
+    "ncnn": ("ncnn", "pnnx"),
+    "dali": ("nvidia.dali", "simplejpeg"),
+    "tensorflow": ("simplejpeg", "tensorflow"),
 }
-_TORCH = {"torch": "torch"}
-
+_DISTRIBUTIONS = {"cv2": "opencv-python-headless", "nvidia.dali": "nvidia-dali-cuda120"}
 # extra -> module -> distribution. The first extra with a module is reported unless the caller names another.
 EXTRAS: Final[Mapping[str, Mapping[str, str]]] = {
-    "noise": _NOISE,
-    "attack": {**_OPENCV, **_TORCH},
-    "verify": {"highspy": "highspy", "numba": "numba", **_TORCH, "vnnlib": "vnnlib"},
-    "train": {**_NOISE, **_TORCH},
-    "language": {"tokenizers": "tokenizers"},
-    "speech": {"librosa": "librosa", "scipy": "scipy", **_TORCH},
-    "web": {
-        "django_htmx": "django-htmx",
-        "python_multipart": "python-multipart",
-        "starlette": "starlette",
-        "uvicorn": "uvicorn",
-    },
-    "store": {"obstore": "obstore"},
-    "ray": {"obstore": "obstore", "ray": "ray"},
-    # Too large or platform-specific: in no other extra, except that `all` has ncnn.
-    "ncnn": {"ncnn": "ncnn", "pnnx": "pnnx"},
-    "dali": {"nvidia.dali": "nvidia-dali-cuda120", **_SIMPLEJPEG},
-    "tensorflow": {**_SIMPLEJPEG, "tensorflow": "tensorflow"},
+    extra: {module: _DISTRIBUTIONS.get(module, module.replace("_", "-")) for module in modules}
+    for extra, modules in _MODULES.items()
 }
 
 
@@ -81,5 +71,4 @@ def extra_of(module: str) -> str:
 
 
 def _distribution(module: str) -> str:
-    """The pip name of a module's distribution."""
     return next((modules[module] for modules in EXTRAS.values() if module in modules), module)

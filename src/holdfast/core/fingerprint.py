@@ -28,19 +28,17 @@ def of_file(path: Path) -> str:
 
 def sealed(key: str, data: bytes) -> bytes:
     """The data prefixed with a checksum of key and data."""
-    return _checksum(key, data) + b"\n" + data
+    return f"{_checksum(key, data)}\n".encode() + data
 
 
 def unsealed(key: str, content: bytes) -> bytes | None:
     """The data sealed under this key; None if it is damaged or has another key."""
     checksum, _, data = content.partition(b"\n")
-    return data if checksum == _checksum(key, data) else None
+    return data if checksum == _checksum(key, data).encode() else None
 
 
-def _checksum(key: str, data: bytes) -> bytes:
-    digest = hashlib.sha256(key.encode() + b"\n")
-    digest.update(data)
-    return digest.hexdigest().encode()
+def _checksum(key: str, data: bytes) -> str:
+    return of_bytes(b"%b\n%b" % (key.encode(), data))
 
 
 def of_function(function: Callable[..., Any]) -> str:
@@ -93,7 +91,6 @@ def _bound(function: Callable[..., Any]) -> list[Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """The fields of an object, by name."""
     return {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else vars(value)
 
 
@@ -136,7 +133,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type) and not callable(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        value = _fields(value)
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -25,7 +25,8 @@ MODEL_KINDS: Mapping[Task, str] = {
 }
 Layout: TypeAlias = Literal["nchw", "nhwc"]
 Colour: TypeAlias = Literal["rgb", "bgr"]
-Policy: TypeAlias = Literal["stretch", "letterbox", "crop", "square"]
+# "letterbox-truncate": the sides of the image are rounded down, as in YOLOX, not to the nearest pixel.
+Policy: TypeAlias = Literal["stretch", "letterbox", "letterbox-truncate", "crop", "square"]
 Place: TypeAlias = Literal["centre", "corner"]
 
 
@@ -119,7 +120,6 @@ def read_onnx(path: Path, limit: int = 4 << 30) -> bytes:
     except OSError as problem:
         raise ModelError(f"{path}: expected a readable ONNX file, got: {problem}") from problem
     if packed and len(data) > limit:
-        raise ModelError(
-            f"{path}: unpacks to more than {limit >> 20} MB; if this is expected, unpack it first"
-        )
+        size = f"{limit >> 20} MB"
+        raise ModelError(f"{path}: unpacks to more than {size}; if this is expected, unpack it first")
     return data

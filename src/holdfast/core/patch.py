@@ -41,9 +41,8 @@ class Patch:
     def __post_init__(self) -> None:
         pixels, mask = np.array(self.pixels), np.array(self.mask, bool)
         if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
-            raise InputError(
-                f"Patch.pixels: expected (h, w, 3) uint8, got {pixels.shape} {pixels.dtype.name}"
-            )
+            got = f"{pixels.shape} {pixels.dtype.name}"
+            raise InputError(f"Patch.pixels: expected (h, w, 3) uint8, got {got}")
         if mask.shape != pixels.shape[:2]:
             raise InputError(f"Patch.mask: expected {pixels.shape[:2]}, got {mask.shape}")
         pixels.flags.writeable = mask.flags.writeable = False
@@ -68,7 +67,6 @@ def apply(image: Image, patch: Patch, boxes: Floats | None = None) -> Image:
 
 
 def _placements(patch: Patch, boxes: Floats | None) -> list[tuple[Image, Bools, int, int]]:
-    """Pixels, mask, column and row of the patch for each of its positions."""
     where = patch.where
     if isinstance(where, Position):
         return [(patch.pixels, patch.mask, where.x, where.y)]

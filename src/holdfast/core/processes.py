@@ -36,21 +36,17 @@ def starting_workers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_main() -> Iterator[None]:
-    """Start `multiprocessing` children in this block that do not run the user's script again.
+    """Start `multiprocessing` children in this block that do not import the user's script.
 
-    A child imports the script of its parent, to find the definitions there; a script without
-    `if __name__ == "__main__"` would then start everything a second time. Children that do not need the
-    script should not import it.
+    A script without `if __name__ == "__main__"` would otherwise start everything a second time.
     """
-    main = sys.modules["__main__"]
-    saved: dict[str, Any] = {
-        name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)
-    }
-    vars(main).update(dict.fromkeys(saved))
+    main = vars(sys.modules["__main__"])
+    saved: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    main.update(dict.fromkeys(saved))
     try:
         yield
     finally:
-        vars(main).update(saved)
+        main.update(saved)
 
 
 @contextlib.contextmanager
@@ -93,11 +89,11 @@ def defer_interrupts() -> Iterator[None]:
 
 def become_worker(parent: int) -> None:
     """Make this process a worker that ignores Ctrl-C and ends within half a second after its parent."""
+
+    def end_with_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()

@@ -89,9 +89,9 @@ class PatchAnywhere:
         if not changed.any():
             return ""
         rows, columns = (np.flatnonzero(changed.any(axis=axes)) for axes in ((0, 2), (0, 1)))
-        extent = (int(rows[-1] - rows[0] + 1), int(columns[-1] - columns[0] + 1))
-        if extent[0] > self.height or extent[1] > self.width:
-            return f"changed extent {extent[0]}×{extent[1]} is larger than {self.height}×{self.width}"
+        height, width = int(np.ptp(rows)) + 1, int(np.ptp(columns)) + 1
+        if height > self.height or width > self.width:
+            return f"changed extent {height}×{width} is larger than {self.height}×{self.width}"
         values = point[changed]
         if not ((self.low <= values) & (values <= self.high)).all():
             return f"patch values {values.min()}..{values.max()} leave [{self.low}, {self.high}]"
@@ -204,14 +204,8 @@ class Verdict(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict as plain values; for a violation with the counterexample and its outputs."""
-        facts: dict[str, Any] = {
-            "status": self.status,
-            "engine": self.engine,
-            "seconds": self.seconds,
-            "margin": self.bound,
-            "real_arithmetic_only": self.real_only,
-            "note": self.note,
-        }
+        facts = {"status": self.status, "engine": self.engine, "seconds": self.seconds, "margin": self.bound}
+        facts |= {"real_arithmetic_only": self.real_only, "note": self.note}
         if self.status == "violated" and self.witness is not None and self.replay is not None:
             facts["witness"] = self.witness.ravel().tolist()
             facts["outputs"] = self.replay.output.tolist()

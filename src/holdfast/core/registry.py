@@ -41,15 +41,15 @@ class Part:
 # that a lower layer never imports a higher one and heavy modules load only when needed.
 _HOMES: dict[str, tuple[str, ...]] = {
     "decode": ("holdfast.stages.decode",),
-    "colour": ("holdfast.stages.colour",),
-    "fit": ("holdfast.stages.normalise",),
-    "resize": ("holdfast.stages.resize",),
-    "normalise": ("holdfast.stages.normalise",),
+    "colour": ("holdfast.stages.colour", "holdfast.stages.mistakes"),
+    "fit": ("holdfast.stages.normalise", "holdfast.stages.mistakes"),
+    "resize": ("holdfast.stages.resize", "holdfast.stages.mistakes"),
+    "normalise": ("holdfast.stages.normalise", "holdfast.stages.mistakes"),
     "infer": ("holdfast.stages.infer",),
     "post": ("holdfast.stages.post",),
     "rewrite": ("holdfast.graph.rewrite",),
     "runtime": ("holdfast.stages.infer", "holdfast.stages.runtime"),
-    "boxes": ("holdfast.stages.boxes",),
+    "boxes": ("holdfast.stages.post",),
     "head": ("holdfast.graph.heads",),
     "reader": ("holdfast.data.readers",),
     "mask": ("holdfast.attack.masks",),
@@ -72,7 +72,14 @@ def stage(kind: str, name: str | None = None, **facts: Any) -> Callable[[F], F]:
         part = Part(kind, name or function.__name__.replace("_", "-"), function, facts)
         old = _PARTS.get((kind, part.name))
         if old is not None and _home(old.function) != _home(function):
-            raise InputError(_twice(old, part))
+            # Holdfast's own is named first, even if it is loaded second.
+            first, again = (part, old) if _is_own(part) and not _is_own(old) else (old, part)
+            place = _place(first.function)
+            place = f"holdfast itself ({first.function.__module__})" if _is_own(first) else place
+            raise InputError(
+                f"{_place(again.function)}: {kind} {part.name!r} is already defined by {place}; "
+                "choose another name"
+            )
         _PARTS[kind, part.name] = part
         return function
 
@@ -85,18 +92,8 @@ def _home(function: Callable[..., Any]) -> tuple[str, str]:
     return function.__module__.replace("__mp_main__", "__main__"), name
 
 
-def _twice(one: Part, other: Part) -> str:
-    """The message for two parts of one name; holdfast's own is named first, even if it is loaded second."""
-    first, again = (other, one) if _is_own(other) and not _is_own(one) else (one, other)
-    place = f"holdfast itself ({first.function.__module__})" if _is_own(first) else _place(first.function)
-    return (
-        f"{_place(again.function)}: {again.kind} {again.name!r} is already defined by {place}; "
-        "choose another name"
-    )
-
-
-def _is_own(one: Part) -> bool:
-    return one.function.__module__.startswith("holdfast.")
+def _is_own(part: Part) -> bool:
+    return part.function.__module__.startswith("holdfast.")
 
 
 def _place(function: Callable[..., Any]) -> str:
@@ -147,11 +144,9 @@ def _load(kind: str) -> None:
 
 
 def load_parts(path: Path) -> tuple[Part, ...]:
-    """Load a Python file, as for `--use my_noise.py`, and return its parts; raise InputError on failure.
-
-    The module's name comes from the file's, so that it is the same in every process and run.
-    """
+    """Load a Python file, as for `--use my_noise.py`, and return its parts; raise InputError on failure."""
     path = path.resolve()
+    # The module's name comes from the file's, so that it is the same in every process and run.
     name = "holdfast_use_" + "".join(c if c.isalnum() else "_" for c in path.stem)
     if _FILES.get(name, path) != path:
         raise InputError(f"{path}: a file with this name is already loaded: {_FILES[name]}; rename one")
@@ -168,10 +163,10 @@ def load_parts(path: Path) -> tuple[Part, ...]:
         parts = _parts_of(name)
         if not parts:
             raise InputError("the file registers no part; decorate a function with @stage(KIND)")
-        for one in parts:
-            if one.kind not in (*_HOMES, "noise"):
-                raise UnknownName("kind of part", one.kind, (*_HOMES, "noise"))
-            _load(one.kind)  # detects conflicts with our names here, not at first use
+        for kind in (part.kind for part in parts):
+            if kind not in (*_HOMES, "noise"):
+                raise UnknownName("kind of part", kind, (*_HOMES, "noise"))
+            _load(kind)  # detects conflicts with our names here, not at first use
     except BaseException as problem:  # including SystemExit: a file that exits is broken
         _forget(name)
         if isinstance(problem, KeyboardInterrupt | MemoryError):
@@ -198,17 +193,16 @@ def loaded_files() -> dict[str, Path]:
 
 def script_has_parts() -> bool:
     """Whether the user's script registered parts, which other processes get only by running it."""
-    return any(getattr(one.function, "__module__", "") == "__main__" for one in _PARTS.values())
+    return bool(_parts_of("__main__"))
 
 
 def foreign_modules() -> tuple[str, ...]:
     """Modules outside holdfast that registered parts, except files loaded by `load_parts` and the script."""
-    homes = {str(getattr(one.function, "__module__", "")) for one in _PARTS.values()}
+    homes = {str(getattr(part.function, "__module__", "")) for part in _PARTS.values()}
     return tuple(sorted(h for h in homes if not h.startswith(("holdfast.", "__")) and h not in _FILES))
 
 
 def _describe_error(path: Path, problem: BaseException) -> str:
-    """Description of an error in a user's file, with its line."""
     import traceback  # here, because only a mistake needs it
 
     line, text = 0, f"{type(problem).__name__}: {problem}"

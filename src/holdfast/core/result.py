@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from holdfast.core.errors import HoldfastError, InputError, OutputError
+from holdfast.core.errors import InputError, MissingExtra, OutputError
 
 SHOWN_ROWS = 20  # of a table in a notebook
 R = TypeVar("R", bound="Result")
@@ -80,9 +80,7 @@ class Result:
 
 def in_folder(result: R, folder: Path) -> R:
     """The same result with its run folder set."""
-    object.__setattr__(
-        result, "_folder", folder.resolve()
-    )  # the class is frozen, and the folder is not a field
+    object.__setattr__(result, "_folder", folder.resolve())  # the class is frozen; this is not a field
     return result
 
 
@@ -100,15 +98,13 @@ def optional(package: str, purpose: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError:
-        raise HoldfastError(
-            f"{purpose} needs {package}, which is not installed: pip install {package}"
-        ) from None
+        raise MissingExtra(purpose, package, "") from None
 
 
 def rows_to_csv(rows: list[dict[str, Any]]) -> str:
     """Rows as comma-separated values under the keys of all of them; missing values are empty."""
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
+    writer = csv.DictWriter(out, _keys(rows), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()
@@ -116,14 +112,16 @@ def rows_to_csv(rows: list[dict[str, Any]]) -> str:
 
 def rows_to_html(rows: list[dict[str, Any]]) -> str:
     """Rows as an HTML table."""
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    lines = ["".join(f"<td>{html.escape(_cell_text(row.get(key)))}</td>" for key in keys) for row in rows]
+    keys = _keys(rows)
+
+    def cell(value: Any) -> str:
+        text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+        return f"<td>{html.escape(text)}</td>"
+
     head = "".join(f"<th>{html.escape(key)}</th>" for key in keys)
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    body = "".join(f"<tr>{''.join(cell(row.get(key)) for key in keys)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
 
 
-def _cell_text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return "" if value is None else str(value)
+def _keys(rows: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for key in row))

@@ -24,9 +24,7 @@ SHOWING = frozenset({"cli", "options", "page", "pages"})
 _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and models
 _REWRITE = ("graph.inspect", "graph.artifacts", "graph.nodes", "graph.rewrite", "graph.session")
 _CELLS = ("engine.cells", "engine.store")
-_EVALUATE = (
-    *_KERNEL, *_CELLS, "metrics.classification", "engine.pipelines", "engine.preprocess", "engine.records",
-)  # fmt: skip
+_EVALUATE = (*_KERNEL, *_CELLS, "metrics.classification", "engine.pipelines", "engine.records")
 _ATTACK = (*_EVALUATE, "attack", "metrics", "evaluate.classes")
 
 # Kind of work -> the packages and modules below `holdfast` that can affect its results.
@@ -80,17 +78,15 @@ def _hash(name: str) -> str:
     place = PACKAGE.joinpath(*name.split("."))
     digest = hashlib.sha256()
     module = f"{place}.py"
-    for file in [module] if os.path.isfile(module) else _below(str(place)):  # noqa: PTH113
+    for file in [module] if os.path.isfile(module) else _files_of(str(place)):  # noqa: PTH113
         with open(file, "rb") as stream:  # noqa: PTH123 - of hundreds of files; pathlib takes twice as long
             data = stream.read()
-        digest.update(f"{file[len(str(PACKAGE)) :]} {len(data)}\n".encode())
-        digest.update(data)
+        digest.update(f"{file[len(str(PACKAGE)) :]} {len(data)}\n".encode() + data)
     return digest.hexdigest()
 
 
-def _below(folder: str) -> list[str]:
-    """All Python files below a folder that can affect a result, sorted."""
-    files = []
+def _files_of(folder: str) -> list[str]:
+    files = []  # that can affect a result
     for at, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in SHOWING]
         files += [f"{at}/{n}" for n in names if n.endswith(".py") and n[:-3].split("_")[-1] not in SHOWING]

@@ -3,108 +3,73 @@
 import difflib
 from collections.abc import Collection
 
-# lower case -> noise families, FAMILY=OPTION, or names of another kind (readers, AP rules, commands).
-SYNONYMS: dict[str, tuple[str, ...]] = {
+# Words, in lower case -> noise families, FAMILY=OPTION, or other names (readers, AP rules, commands).
+_GROUPS: dict[str, tuple[str, ...]] = {
     # libraries that decode and resize
-    "pil": ("decode=pillow", "resize=pillow-bilinear"),
-    "pillow": ("decode=pillow", "resize=pillow-bilinear"),
-    "pillow-simd": ("decode=pillow", "resize=pillow-bilinear"),
+    "pil pillow pillow-simd": ("decode=pillow", "resize=pillow-bilinear"),
     "torchvision": ("decode=pillow", "resize=pillow-bilinear", "resize=torch-bilinear-antialias"),
-    "cv2": ("decode=opencv", "resize=opencv-bilinear", "runtime=opencv-dnn"),
-    "opencv": ("decode=opencv", "resize=opencv-bilinear", "runtime=opencv-dnn"),
+    "cv2 opencv": ("decode=opencv", "resize=opencv-bilinear", "runtime=opencv-dnn"),
     "libjpeg": ("decode=ijg", "decode=float-dct"),
     "libjpeg-turbo": ("decode=opencv", "decode=pillow"),
     "turbojpeg": ("decode=opencv", "decode=no-fancy-upsampling"),
     "nvjpeg": ("decode=no-fancy-upsampling",),
     "dali": ("decode=dali",),
-    "tensorflow": ("decode=tensorflow",),
-    "tf": ("decode=tensorflow",),
+    "tensorflow tf": ("decode=tensorflow",),
     "ffmpeg": ("decode=ffmpeg", "resize=swscale-bicubic", "colour=nv12-swscale"),
     "pyav": ("decode=ffmpeg", "resize=swscale-bicubic"),
     "swscale": ("resize=swscale-bicubic", "resize=swscale-bilinear", "colour=nv12-swscale"),
     "gstreamer": ("decode=ffmpeg", "colour=nv12-swscale"),
-    "torch": ("resize=torch-bilinear",),
-    "pytorch": ("resize=torch-bilinear",),
+    "torch pytorch": ("resize=torch-bilinear",),
     # interpolations
     "nearest": ("resize=opencv-nearest", "resize=pillow-nearest", "upsample=upsample-nearest"),
-    "bilinear": ("resize=opencv-bilinear", "resize=pillow-bilinear", "upsample=upsample-bilinear"),
-    "linear": ("resize=opencv-bilinear", "resize=pillow-bilinear", "upsample=upsample-bilinear"),
-    "bicubic": ("resize=opencv-bicubic", "resize=pillow-bicubic"),
-    "cubic": ("resize=opencv-bicubic", "resize=pillow-bicubic"),
+    "bilinear linear": ("resize=opencv-bilinear", "resize=pillow-bilinear", "upsample=upsample-bilinear"),
+    "bicubic cubic": ("resize=opencv-bicubic", "resize=pillow-bicubic"),
     "lanczos": ("resize=opencv-lanczos", "resize=pillow-lanczos"),
     "area": ("resize=opencv-area",),
     "align-corners": ("upsample=upsample-bilinear-corners",),
     # colour
-    "acl": ("colour=nv12",),
-    "ascend": ("colour=nv12",),
-    "dvpp": ("colour=nv12",),
+    "acl ascend dvpp yuv420": ("colour=nv12",),
     "nv12": ("colour=nv12", "colour=nv12-opencv", "colour=nv12-swscale"),
     "yuv": ("colour=yuv444", "colour=nv12"),
-    "yuv420": ("colour=nv12",),
     "yuv444": ("colour=yuv444",),
     # precision and runtimes
-    "int8": ("precision=int8",),
-    "i8": ("precision=int8",),
-    "fp16": ("precision=fp16",),
-    "float16": ("precision=fp16",),
-    "half": ("precision=fp16",),
-    "bf16": ("precision=bf16",),
-    "bfloat16": ("precision=bf16",),
-    "tensorrt": ("precision=int8-entropy", "precision=fp16"),
-    "trt": ("precision=int8-entropy", "precision=fp16"),
+    "int8 i8": ("precision=int8",),
+    "fp16 float16 half": ("precision=fp16",),
+    "bf16 bfloat16": ("precision=bf16",),
+    "tensorrt trt": ("precision=int8-entropy", "precision=fp16"),
     "tflite": ("precision=int8-minmax", "upsample=upsample-bilinear-asymmetric"),
-    "onnx": ("runtime=onnxruntime",),
-    "ort": ("runtime=onnxruntime",),
-    "onnxruntime": ("runtime=onnxruntime",),
+    "onnx ort onnxruntime": ("runtime=onnxruntime",),
     "openvino": ("runtime=openvino",),
     "ncnn": ("runtime=ncnn",),
     # stages
-    "decoder": ("decode",),
-    "decoding": ("decode",),
-    "jpeg": ("decode",),
+    "decoder decoding jpeg": ("decode",),
     "interpolation": ("resize", "upsample"),
     "resizing": ("resize",),
     "crop": ("resize=square",),
-    "color": ("colour",),
-    "color-mode": ("colour",),
-    "colour-mode": ("colour",),
-    "ceil-mode": ("ceil",),
-    "pooling": ("ceil",),
-    "maxpool": ("ceil",),
+    "color color-mode colour-mode": ("colour",),
+    "ceil-mode pooling maxpool": ("ceil",),
     "upsampling": ("upsample",),
-    "quantization": ("precision",),
-    "quantisation": ("precision",),
-    "data-precision": ("precision",),
-    "backend": ("runtime",),
-    "engine": ("runtime",),
-    "post-processing": ("boxes",),
-    "post-process": ("boxes",),
-    "postprocessing": ("boxes",),
+    "quantization quantisation data-precision": ("precision",),
+    "backend engine": ("runtime",),
+    "post-processing post-process postprocessing": ("boxes",),
     "detection-proposal": ("boxes=offset",),
     "nms": ("boxes=nms-plus-one", "boxes=nms-inclusive"),
     # formats of datasets and AP rules
-    "pascal": ("voc",),
-    "pascal-voc": ("voc",),
-    "pascalvoc": ("voc",),
-    "voc2010": ("voc",),
-    "voc2012": ("voc",),
+    "pascal pascal-voc pascalvoc voc2010 voc2012": ("voc",),
     "voc07": ("voc2007",),
-    "mscoco": ("coco",),
-    "ms-coco": ("coco",),
-    "imagenet": ("folder",),
-    "imagefolder": ("folder",),
+    "mscoco ms-coco": ("coco",),
+    "imagenet imagefolder": ("folder",),
     "ultralytics": ("yolo",),
     "darknet": ("yolo", "yolov3"),
     # commands
-    "eval": ("evaluate",),
-    "test": ("evaluate",),
+    "eval test": ("evaluate",),
     "benchmark": ("evaluate", "noise"),
     "sysnoise": ("noise",),
     "robustness": ("audit",),
     "prove": ("verify",),
-    "web": ("serve",),
-    "ui": ("serve",),
+    "web ui": ("serve",),
 }
+SYNONYMS = {word: targets for words, targets in _GROUPS.items() for word in words.split()}
 
 
 def suggestions(name: str, known: Collection[str]) -> tuple[str, ...]:
@@ -114,10 +79,10 @@ def suggestions(name: str, known: Collection[str]) -> tuple[str, ...]:
     """
     family, sign, option = name.partition("=")
     if sign:
-        inside = [one.removeprefix(f"{family}=") for one in known if one.startswith(f"{family}=")]
-        return tuple(f"{family}={one}" for one in suggestions(option, inside))
+        options = [text.removeprefix(f"{family}=") for text in known if text.startswith(f"{family}=")]
+        return tuple(f"{family}={text}" for text in suggestions(option, options))
     word = name.lower().replace("_", "-").replace(" ", "-")
-    matches = [one for one in known if one.lower() == word]
+    matches = [text for text in known if text.lower() == word]
     for target in () if matches else SYNONYMS.get(word, ()):
         kind, _, part = target.partition("=")
         if part and part in known:
@@ -125,7 +90,7 @@ def suggestions(name: str, known: Collection[str]) -> tuple[str, ...]:
         elif kind in known or target in known:
             matches.append(target)
     if not matches:
-        matches = [one for one in known if f"-{word}-" in f"-{one}-" and word != one]
+        matches = [text for text in known if f"-{word}-" in f"-{text}-" and word != text]
     return tuple(dict.fromkeys(matches))
 
 

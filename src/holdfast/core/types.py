@@ -29,24 +29,21 @@ class Size(NamedTuple):
     height: int
 
 
-def _column(owner: str, name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def _set_column(owner: object, name: str, value: Any, dtype: Any, *shape: int) -> None:
+    """Set a field to a read-only array of this shape; InputError if the value is none."""
+    field = f"{type(owner).__name__}.{name}"
     try:
         array = np.array(value, dtype=dtype, order="C")  # a copy: the caller may still modify the original
     except (ValueError, TypeError) as problem:
-        raise InputError(f"{owner}.{name}: expected numbers of shape {shape}, got: {problem}") from problem
+        raise InputError(f"{field}: expected numbers of shape {shape}, got: {problem}") from problem
     if array.size == 0 and 0 in shape:
         array = array.reshape(shape)
     if array.shape != shape:
-        raise InputError(f"{owner}.{name}: expected shape {shape}, got {array.shape}")
+        raise InputError(f"{field}: expected shape {shape}, got {array.shape}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise InputError(f"{owner}.{name}: expected finite numbers, got {array[~np.isfinite(array)][0]}")
+        raise InputError(f"{field}: expected finite numbers, got {array[~np.isfinite(array)][0]}")
     array.flags.writeable = False
-    return array
-
-
-def _set(owner: object, **fields: object) -> None:
-    for name, value in fields.items():
-        object.__setattr__(owner, name, value)
+    object.__setattr__(owner, name, array)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,19 +58,12 @@ class Boxes:
 
     def __post_init__(self) -> None:
         n = len(self.xyxy)
-        xyxy = _column("Boxes", "xyxy", self.xyxy, np.float64, (n, 4))
-        sides = np.clip(xyxy[:, 2:] - xyxy[:, :2], 0, None)
-        areas = self.areas if len(self.areas) else sides.prod(axis=1)
-        _set(
-            self,
-            xyxy=xyxy,
-            classes=_column("Boxes", "classes", self.classes, np.int64, (n,)),
-            crowd=_column("Boxes", "crowd", self.crowd if len(self.crowd) else np.zeros(n), bool, (n,)),
-            difficult=_column(
-                "Boxes", "difficult", self.difficult if len(self.difficult) else np.zeros(n), bool, (n,)
-            ),
-            areas=_column("Boxes", "areas", areas, np.float64, (n,)),
-        )
+        _set_column(self, "xyxy", self.xyxy, np.float64, n, 4)
+        sides = np.clip(self.xyxy[:, 2:] - self.xyxy[:, :2], 0, None)
+        _set_column(self, "classes", self.classes, np.int64, n)
+        _set_column(self, "crowd", self.crowd if len(self.crowd) else np.zeros(n), bool, n)
+        _set_column(self, "difficult", self.difficult if len(self.difficult) else np.zeros(n), bool, n)
+        _set_column(self, "areas", self.areas if len(self.areas) else sides.prod(axis=1), np.float64, n)
 
     def __len__(self) -> int:
         return len(self.xyxy)
@@ -89,12 +79,9 @@ class Detections:
 
     def __post_init__(self) -> None:
         n = len(self.boxes)
-        _set(
-            self,
-            boxes=_column("Detections", "boxes", self.boxes, np.float64, (n, 4)),
-            scores=_column("Detections", "scores", self.scores, np.float64, (n,)),
-            classes=_column("Detections", "classes", self.classes, np.int64, (n,)),
-        )
+        _set_column(self, "boxes", self.boxes, np.float64, n, 4)
+        _set_column(self, "scores", self.scores, np.float64, n)
+        _set_column(self, "classes", self.classes, np.int64, n)
 
     def __len__(self) -> int:
         return len(self.boxes)
@@ -133,7 +120,7 @@ class Scores:
     values: Floats
 
     def __post_init__(self) -> None:
-        _set(self, values=_column("Scores", "values", self.values, np.float64, (np.size(self.values),)))
+        _set_column(self, "values", self.values, np.float64, np.size(self.values))
 
 
 @dataclass(frozen=True, eq=False)

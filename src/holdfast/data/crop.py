@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
@@ -15,12 +14,12 @@ import orjson
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, ImageError
 from holdfast.core.fingerprint import generator
-from holdfast.core.types import Boxes, Floats, Image, Sample
+from holdfast.core.types import Boxes, Floats, Image, Sample, Size
 from holdfast.data.files import atomic_folder
 from holdfast.data.images import sniff
 from holdfast.data.patchfile import png_of
 from holdfast.data.readers.cctsdb import CLASSES
-from holdfast.data.signs.annotations import coco_annotations
+from holdfast.data.signs.annotations import coco_content
 
 MARK = "holdfast-crop.json"
 INTRUDED, SMALL, CROWD = "contains part of another target", "too small", "a crowd"
@@ -63,7 +62,7 @@ def crop(
     """
     three = set(data.classes) <= set(CLASSES)
     skipped, unreadable, names = Counter[str](), list[str](), set[str]()
-    written: list[tuple[str, Floats, int]] = []  # name, box and label of each picture
+    size, written = Size(settings.size, settings.size), list[tuple[str, Size, Floats, list[int]]]()
     with atomic_folder(folder) as place:
         for part in ("images", *(["gt_labels"] if three else [])):
             (place / part).mkdir()
@@ -80,23 +79,17 @@ def crop(
                     corners = " ".join(f"{corner:.9g}" for corner in box)
                     line = f"{CLASSES.index(data.classes[label])} {corners}\n"
                     (place / "gt_labels" / f"{name}.txt").write_text(line)
-                written.append((name, box * settings.size, label))
+                written.append((f"{name}.png", size, box[None] * settings.size, [label]))
             progress(1, 0)
         if not written:
             why = ", ".join(f"{reason}: {count}" for reason, count in skipped.items()) or "it has no boxes"
             raise DataError(f"{data.name}: no target can be cut out ({why})")
         if not three:
-            (place / "annotations.json").write_bytes(orjson.dumps(_coco(written, data.classes, settings)))
+            (place / "annotations.json").write_bytes(orjson.dumps(coco_content(written, data.classes)))
         about = {"data": data.name, "format": data.format, "pictures": len(written), **vars(settings)}
         (place / MARK).write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2) + b"\n")
-    return CropSummary(
-        folder=folder,
-        format="cctsdb-yolo" if three else "coco",
-        pictures=len(written),
-        targets=len(written) + skipped.total(),
-        skipped=dict(skipped),
-        unreadable=tuple(unreadable),
-    )
+    counts, kind = (len(written), len(written) + skipped.total()), "cctsdb-yolo" if three else "coco"
+    return CropSummary(folder, kind, *counts, dict(skipped), unreadable=tuple(unreadable))
 
 
 def _pieces(
@@ -112,9 +105,8 @@ def _pieces(
     size = sniff(sample.data, sample.name).size
     windows = []
     for number in range(len(sample.truth)):
-        window = window_of(
-            sample.truth, number, size, settings, generator(settings.seed, sample.name, number)
-        )
+        rng = generator(settings.seed, sample.name, number)
+        window = window_of(sample.truth, number, size, settings, rng)
         if isinstance(window, str):
             skipped[window] += 1
         else:
@@ -167,17 +159,3 @@ def _unique(name: str, names: set[str]) -> str:
         new, number = f"{name}-{number}", number + 1
     names.add(new)
     return new
-
-
-def _coco(
-    rows: list[tuple[str, Floats, int]], classes: tuple[str, ...], settings: CropSettings
-) -> dict[str, Any]:
-    """The annotations in COCO format; ids begin at 1."""
-    images, annotations = [], []
-    for number, (name, box, label) in enumerate(rows, 1):
-        images.append(
-            {"id": number, "file_name": f"{name}.png", "width": settings.size, "height": settings.size}
-        )
-        annotations += coco_annotations(box[None], [label], number, number)
-    categories = [{"id": index + 1, "name": name} for index, name in enumerate(classes)]
-    return {"images": images, "annotations": annotations, "categories": categories}

@@ -79,8 +79,13 @@ def embedded_dataset(name: str, task: Task | None, images: int | None = None) ->
     check("drawing the embedded scenes", "cv2")
     from holdfast.data.signs.canvas import CLASSES, GROUPS, SEGMENTS
 
-    seed, count = _numbers(name)
-    data = name.split(":")[0]
+    data, *parts = name.split(":")
+    if len(parts) > 2 or any(not part.isdecimal() for part in parts):
+        expected = f"{data}, {data}:SEED or {data}:SEED:COUNT with whole numbers"
+        raise InputError(f"expected {expected}, got {name!r}")
+    seed, count = (*map(int, parts), *DEFAULTS[len(parts) :])
+    if count < 1:
+        raise InputError(f"{name}: expected a count of 1 or more, got {count}")
     if data == "far" and task and task != "classify":
         expected = TASK_NAMES[task]
         raise DataError(f"{name}: expected a dataset for {expected}, got one for classification; use `signs`")
@@ -88,14 +93,3 @@ def embedded_dataset(name: str, task: Task | None, images: int | None = None) ->
     classes = {"single": GROUPS, "segment": SEGMENTS}.get(task, CLASSES)
     indices = range(count if images is None else images)
     return Dataset(name, data, task, classes, tuple(EmbeddedEntry(data, seed, i, task) for i in indices))
-
-
-def _numbers(name: str) -> tuple[int, int]:
-    parts = name.split(":")[1:]
-    if len(parts) > 2 or any(not part.isdecimal() for part in parts):
-        one = name.split(":")[0]
-        raise InputError(f"expected {one}, {one}:SEED or {one}:SEED:COUNT with whole numbers, got {name!r}")
-    seed, count = (*map(int, parts), *DEFAULTS[len(parts) :])
-    if count < 1:
-        raise InputError(f"{name}: expected a count of 1 or more, got {count}")
-    return seed, count

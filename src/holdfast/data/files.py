@@ -3,12 +3,14 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, InputError, OutputError
+from holdfast.core.model import Task
 from holdfast.data.entries import read_bytes
 from holdfast.data.images import SUFFIXES
 from holdfast.data.problems import IMAGE_WITHOUT_LABEL, SEVERAL_SPLITS, Problems
@@ -187,10 +189,13 @@ def yaml_base(content: Mapping[str, Any], config: Path) -> Path:
     return base if base.is_dir() else config.parent
 
 
-def data_name(path: Path) -> str:
-    """A short name for a dataset: its folder's name, and the file's if a file was given."""
-    resolved = path.resolve()
-    return resolved.name if path.is_dir() else f"{resolved.parent.name}/{resolved.name}"
+def dataset_of(
+    path: Path, kind: str, task: Task, classes: Iterable[str], entries: Iterable[Entry], problems: Problems
+) -> Dataset:
+    """The dataset of a path, named after its folder, and after the file if it is one."""
+    place = path.resolve()
+    name = place.name if path.is_dir() else f"{place.parent.name}/{place.name}"
+    return Dataset(name, kind, task, tuple(classes), tuple(entries), tuple(problems))
 
 
 def numbered(names: Any, count: Any, where: Path) -> dict[int, str]:
@@ -240,8 +245,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         place.chmod(0o755)
         place.replace(folder)
     except OSError as problem:
-        raise OutputError(
-            f"{folder}: could not be written: {problem.strerror}; the folder was removed"
-        ) from problem
+        text = f"{folder}: could not be written: {problem.strerror}; the folder was removed"
+        raise OutputError(text) from problem
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -107,10 +107,8 @@ def is_cut_off(data: bytes) -> bool:
 def _header(data: bytes, name: str) -> ImageHeader:
     kind = _kind(data)
     if not kind:
-        raise ImageError(
-            f"{name}: not a supported image format (JPEG, PNG, WebP, BMP, GIF, TIFF, PPM); "
-            f"it begins with {data[:8]!r}"
-        )
+        formats = "JPEG, PNG, WebP, BMP, GIF, TIFF, PPM"
+        raise ImageError(f"{name}: not a supported image format ({formats}); it begins with {data[:8]!r}")
     readers = {"JPEG": _jpeg, "PNG": _png}
     header = readers[kind](data) if kind in readers else _by_pillow(data, kind, name)
     width, height = header.size
@@ -225,17 +223,13 @@ def _image_header(
     kind: str, size: Size, mode: str, bits: int, orientation: int, animated: bool = False
 ) -> ImageHeader:
     rotation = _ROTATIONS[orientation - 2]  # used only if the orientation is not 1
+    unrotated = f"EXIF orientation is {rotation}; pixels and boxes are used as stored, not rotated"
     unusual = (
-        (
-            orientation != 1,
-            f"EXIF orientation is {rotation}; pixels and boxes are used as stored, not rotated",
-        ),
+        (orientation != 1, unrotated),
         (mode == "CMYK", "CMYK colours; the decoder converts them to RGB"),
         (bits > 8, f"{bits} bits per channel; the decoder reduces them to 8"),
         (mode in ("RGBA", "LA", "PA"), "has an alpha channel, which is ignored"),
         (animated, "is animated; only the first frame is used"),
     )
     notes = tuple(note for holds, note in unusual if holds)
-    return ImageHeader(
-        kind, size=size, mode=mode, bits=bits, exif_orientation=orientation, animated=animated, notes=notes
-    )
+    return ImageHeader(kind, size, mode, bits, orientation, animated, notes)

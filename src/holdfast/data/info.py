@@ -115,7 +115,7 @@ def text(info: DataInfo, *, most: int = 10) -> str:
     rows.append(("images", f"{info.images:,}{unreadable}"))
     rows.append(("files", ", ".join(f"{name} {count:,}" for name, count in info.formats) or "none"))
     if (sizes := info.sizes) is not None:
-        three = " · ".join(_by(size) for size in (sizes.smallest, sizes.median, sizes.largest))
+        three = " · ".join(map(_by, (sizes.smallest, sizes.median, sizes.largest)))
         common_sizes = ", ".join(f"{_by(size)} ({count:,})" for size, count in sizes.distinct[:5])
         rest = len(sizes.distinct) - 5
         more = f", and {rest:,} more sizes" if rest > 0 else ""
@@ -138,7 +138,6 @@ def text(info: DataInfo, *, most: int = 10) -> str:
 
 
 def _count(truth: Boxes | Label | Ints | None, counts: Counter[int], tally: Counter[str]) -> None:
-    """Add the objects of one image, its label, or its pixels by class."""
     if isinstance(truth, Boxes):
         counts.update(truth.classes.tolist())
         medium, large = truth.areas > SMALL, truth.areas > LARGE
@@ -223,9 +222,8 @@ def _look_at_file(entry: FileEntry) -> _EntryInfo:
     if isinstance(entry.truth, PixelBoxes | UnitBoxes):
         truth = entry.truth.scaled(sniffed.size)
         if isinstance(entry.truth, PixelBoxes) and entry.size != sniffed.size:
-            for number, box in enumerate(
-                truth.xyxy.tolist(), 1
-            ):  # otherwise the reader has checked them already
+            # otherwise the reader has checked them already
+            for number, box in enumerate(truth.xyxy.tolist(), 1):
                 check_inside(box, sniffed.size, f"{entry.name}: box {number}", problems)
     elif isinstance(entry.truth, StoredLabel):
         truth = Label(entry.truth.index)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -71,13 +70,15 @@ def dataset_of_pairs(
     if not checked:
         raise DataError(f"{name}: expected at least one pair (image, truth), got none")
     class_names = tuple(classes) or tuple(dict.fromkeys(n for _, truth in checked for n in _names_in(truth)))
-    numbers = {plain_name(one): index for index, one in enumerate(class_names)}
+    numbers = {plain_name(name): index for index, name in enumerate(class_names)}
     truths = [_truth(truth, numbers, f"{name}[{place}]") for place, (_, truth) in enumerate(checked)]
     if len({type(truth) for truth in truths}) > 1:
         raise DataError(f"{name}: expected truths of one kind, got boxes, classes or masks mixed")
     kinds: dict[type, Task] = {Boxes: "detect", Label: "classify", MaskFile: "segment"}
     images = [_encoded(image, f"{name}[{place}]") for place, (image, _) in enumerate(checked)]
-    names = _unique([_name(image, place) for place, (image, _) in enumerate(checked)])
+    names = [str(x) if isinstance(x, str | PathLike) else f"image-{n}" for n, (x, _) in enumerate(checked)]
+    if len(set(names)) < len(names):
+        names = [f"{name}-{place}" for place, name in enumerate(names)]
     entries = tuple(MemoryEntry(*each) for each in zip(names, images, truths, strict=True))
     return in_memory(name, kinds[type(truths[0])], class_names, entries)
 
@@ -98,20 +99,20 @@ def _truth(truth: Any, numbers: Mapping[str, int], where: str) -> Truth:
         return truth
     if isinstance(truth, Mapping):
         if set(truth) != {"boxes", "labels"}:
-            raise DataError(
-                f"{where}: expected a truth with boxes and labels, got {', '.join(map(str, truth))}"
-            )
+            got = ", ".join(map(str, truth))
+            raise DataError(f"{where}: expected a truth with boxes and labels, got {got}")
         boxes = np.asarray(truth["boxes"], np.float64).reshape(-1, 4)
         return Boxes(boxes, np.array([_class(label, numbers, where) for label in truth["labels"]], np.int64))
     if isinstance(truth, str | int | np.integer):
         return Label(_class(truth, numbers, where))
     mask = np.asarray(truth)
     if mask.ndim != 2 or mask.dtype.kind not in "iub":
-        raise DataError(
-            f"{where}: expected boxes with labels, a class or a mask (h, w) of class ids, "
-            f"got {type(truth).__name__}"
-        )
-    return MaskFile(_mask_file(mask, where))
+        expected = "boxes with labels, a class or a mask (h, w) of class ids"
+        raise DataError(f"{where}: expected {expected}, got {type(truth).__name__}")
+    if mask.size and not 0 <= int(mask.min()) <= int(mask.max()) <= 255:
+        got = f"{mask.min()} to {mask.max()}"
+        raise DataError(f"{where}: expected class ids from 0 to 255 in the mask, got {got}")
+    return MaskFile(png_of(mask.astype(np.uint8)))
 
 
 def _class(label: Any, numbers: Mapping[str, int], where: str) -> int:
@@ -122,17 +123,6 @@ def _class(label: Any, numbers: Mapping[str, int], where: str) -> int:
     return numbers[plain_name(label)]
 
 
-def _mask_file(mask: Any, where: str) -> bytes:
-    from PIL import Image as Pillow
-
-    if mask.size and not 0 <= int(mask.min()) <= int(mask.max()) <= 255:
-        got = f"{mask.min()} to {mask.max()}"
-        raise DataError(f"{where}: expected class ids from 0 to 255 in the mask, got {got}")
-    out = io.BytesIO()
-    Pillow.fromarray(mask.astype(np.uint8)).save(out, "PNG")
-    return out.getvalue()
-
-
 def _encoded(image: Any, where: str) -> bytes | str:
     """The encoded bytes, or the path; pixels become a PNG, which is lossless."""
     if isinstance(image, str | PathLike):
@@ -141,16 +131,7 @@ def _encoded(image: Any, where: str) -> bytes | str:
         return bytes(image)
     pixels = np.asarray(image.convert("RGB") if hasattr(image, "convert") else image)
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
-        raise InputError(
-            f"{where}: expected a path, encoded bytes, a PIL image or an array (h, w, 3) uint8 in RGB order, "
-            f"got {type(image).__name__} of shape {pixels.shape} and type {pixels.dtype.name}"
-        )
+        expected = "a path, encoded bytes, a PIL image or an array (h, w, 3) uint8 in RGB order"
+        got = f"{type(image).__name__} of shape {pixels.shape} and type {pixels.dtype.name}"
+        raise InputError(f"{where}: expected {expected}, got {got}")
     return png_of(pixels)
-
-
-def _name(image: Any, place: int) -> str:
-    return str(image) if isinstance(image, str | PathLike) else f"image-{place}"
-
-
-def _unique(names: list[str]) -> list[str]:
-    return names if len(set(names)) == len(names) else [f"{n}-{place}" for place, n in enumerate(names)]

@@ -43,10 +43,8 @@ def open_dataset(
         reader = part("reader", format) if format is not None else None
         if not path.exists():
             near = similar_name(str(name_or_path))
-            expected = (
-                f"did you mean {near!r}?" if near else "expected a dataset (or `signs`, the embedded one)"
-            )
-            raise DataError(f"{path}: no such file or folder; {expected}")
+            hint = f"did you mean {near!r}?" if near else "expected a dataset (or `signs`, the embedded one)"
+            raise DataError(f"{path}: no such file or folder; {hint}")
         if path.is_dir() and not any(path.iterdir()):
             raise DataError(f"{path}: the folder is empty; expected a dataset")
         reader = reader or _choose(path, task, problems)
@@ -74,17 +72,14 @@ def _readers() -> list[Part]:
 def _choose(path: Path, task: Task | None, problems: Problems) -> Part:
     fitting = recognise(path)
     if not fitting:
-        raise DataError(
-            f"{path}: no known dataset format; looked for {', '.join(reader.name for reader in _readers())}; "
-            f"found {_contents(path)}"
-        )
+        formats = ", ".join(reader.name for reader in _readers())
+        raise DataError(f"{path}: no known dataset format; looked for {formats}; found {_contents(path)}")
     usable = [(r, why) for r, why in fitting if task is None or _serves(r.facts["task"], task)]
     if task and not usable:
         tasks = ", ".join(f"{TASK_NAMES[r.facts['task']]} ({r.name})" for r, _ in fitting)
-        hint = (
-            "; give one folder per class, or a text file of lines 'file label'" if task == "classify" else ""
-        )
-        raise DataError(f"{path}: expected a dataset for {TASK_NAMES[task]}, got one for {tasks}{hint}")
+        hint = "; give one folder per class, or a text file of lines 'file label'"
+        got = tasks + (hint if task == "classify" else "")
+        raise DataError(f"{path}: expected a dataset for {TASK_NAMES[task]}, got one for {got}")
     (first, reason), *others = usable
     if others:
         also = ", ".join(f"{reader.name} ({why})" for reader, why in others)
@@ -121,14 +116,11 @@ def _nothing(dataset: Dataset, path: Path) -> str:
     groups = grouped(dataset.problems)
     if not groups:
         return f"{path}: read as {dataset.format}, but it lists no images"
-    summary = "; ".join(
-        f"{kind} ({len(problems)}, first: {problems[0]})" for kind, problems in list(groups.items())[:3]
-    )
-    return f"{path}: read as {dataset.format}, but no usable image remains: {summary}"
+    kinds_text = [f"{kind} ({len(rows)}, first: {rows[0]})" for kind, rows in groups.items()]
+    return f"{path}: read as {dataset.format}, but no usable image remains: {'; '.join(kinds_text[:3])}"
 
 
 def _contents(path: Path) -> str:
-    """Text that describes a path's contents, with a hint if a folder contains only images."""
     if path.is_file():
         return f"a {path.suffix or 'nameless'} file of {path.stat().st_size} bytes"
     folders = [f"{place.name}/" for place in subfolders(path)]

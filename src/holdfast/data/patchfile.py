@@ -18,7 +18,7 @@ LARGEST = 4  # times a box's shorter side: limits the size of the picture a patc
 
 
 def png_of(image: Image) -> bytes:
-    """The image (h, w, 3) or (h, w, 4) as a PNG, the same bytes for the same pixels."""
+    """The image (h, w), (h, w, 3) or (h, w, 4) as a PNG, the same bytes for the same pixels."""
     from PIL import Image as Pillow
 
     out = io.BytesIO()
@@ -93,8 +93,9 @@ def _where(table: Any, name: str) -> Position | OnBoxes:
     numbers = {k: v for k, v in table.items() if k != "on"}
     side = numbers.get("side", 1)
     if isinstance(side, int | float) and not 0 < side <= LARGEST:
-        expected = f"expected a number above 0 and up to {LARGEST}"
-        raise DataError(f"{name}.toml: [where] side: {expected}, got {side}")
+        raise DataError(
+            f"{name}.toml: [where] side: expected a number above 0 and up to {LARGEST}, got {side}"
+        )
     for key, value in numbers.items():
         good = isinstance(value, int if kind is Position else int | float) and not isinstance(value, bool)
         if not good or not abs(value) < 1e6:

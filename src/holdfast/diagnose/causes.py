@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from holdfast.core.model import Input
+from holdfast.core.pipeline import LETTERBOXES
 from holdfast.core.types import Size
 from holdfast.diagnose.cause import Cause, Comparison
 from holdfast.diagnose.geometry import Placement
@@ -140,7 +141,7 @@ def _offset(x: float, y: float) -> str:
 
 
 def _policy_name(spec: Input) -> str:
-    if spec.policy == "letterbox":
+    if spec.policy in LETTERBOXES:
         return f"a letterbox in the {'corner' if spec.place == 'corner' else 'centre'}"
     if spec.policy == "stretch":
         return f"stretching to {spec.size.width}×{spec.size.height}"

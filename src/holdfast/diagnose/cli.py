@@ -17,7 +17,7 @@ def diagnose(options: DiagnoseOptions) -> int:
     """
     from holdfast.diagnose.page import to_texts, write
     from holdfast.diagnose.run import diagnose as run
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
 
     check_outputs({"--json": options.json, "--out": options.out}, {})
     load_user_noise(options.use)

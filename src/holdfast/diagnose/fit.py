@@ -359,8 +359,9 @@ def _intermediates(target: Target, begin: Preparation, prep: Preparation) -> Ite
 
 def installed(kind: str) -> list[str]:
     """The names of a kind of stage whose libraries are installed."""
-    needed = {name: part(kind, name).facts.get("needs", "") for name in names(kind)}
-    return [name for name, module in needed.items() if not module or is_installed(module)]
+    facts = {name: part(kind, name).facts for name in names(kind)}
+    usual = {name: one.get("needs", "") for name, one in facts.items() if not one.get("on_request")}
+    return [name for name, module in usual.items() if not module or is_installed(module)]
 
 
 def padded(target: Target, prep: Preparation) -> Preparation:

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core.frame import frame_of
 from holdfast.core.model import Input
-from holdfast.core.pipeline import Pipeline
+from holdfast.core.pipeline import LETTERBOXES, Pipeline, frame_of
 from holdfast.core.types import Size
 from holdfast.diagnose.fit import installed
 from holdfast.diagnose.geometry import Placement
@@ -43,7 +42,7 @@ def preparation_changes(spec: Input, pipeline: Pipeline) -> Iterator[Change]:
         if any(getattr(spec, key) != value for key, value in values.items()):
             yield Change(name, "geometry", _placed(values))
     yield Change("truncated", "geometry", _truncated)
-    for pad in {0, 114, 128, 255} - {spec.pad} if spec.policy == "letterbox" else ():
+    for pad in {0, 114, 128, 255} - {spec.pad} if spec.policy in LETTERBOXES else ():
         yield Change(f"pad {pad}", "pad", _padded(pad))
     yield Change("mirrored", "flip", lambda prep, *_: replace(prep, orientation=2))
     yield Change("upside down", "flip", lambda prep, *_: replace(prep, orientation=4))
@@ -81,7 +80,7 @@ def _truncated(prep: Preparation, image: Size, spec: Input) -> Preparation:
     at = replace(
         prep.placement, width=float(int(image.width * ratio)), height=float(int(image.height * ratio))
     )
-    return replace(prep, placement=at) if spec.policy == "letterbox" else prep
+    return replace(prep, placement=at) if spec.policy in LETTERBOXES else prep
 
 
 def _padded(pad: int) -> Apply:

@@ -43,5 +43,8 @@ class DiagnoseOptions(
         Option("Predictions of the target: COCO results (JSON), or a file of evaluate --predictions-out."),
     ] = None
     output: Annotated[Path | None, Option("A .npy file with the output of the target.")] = None
+    layers: Annotated[
+        bool, Option("Compare the layers of the network: precisions and runtimes of --deploy.")
+    ] = False
     json: Annotated[Path | None, Option("Write all numbers to this JSON file.", group=OUTPUT)] = None
     out: Annotated[Path | None, Option("Write the page to this HTML file.", short="-o", group=OUTPUT)] = None

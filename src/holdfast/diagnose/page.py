@@ -4,7 +4,10 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from holdfast.diagnose.dump import size_text
+from holdfast.diagnose.layers import LayerDiagnosis, LayerError
 from holdfast.diagnose.predictions import PredictionDiagnosis
 from holdfast.diagnose.run import DeploymentLoss, Diagnosis
 from holdfast.diagnose.stages import StageDifference, first_difference
@@ -13,10 +16,12 @@ from holdfast.evaluate.difference import COUNTED
 from holdfast.metrics.points import facing, interval_text, is_gain, lost_text, significance
 from holdfast.noise.vision.tables import metric_label
 from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
+from holdfast.report.charts.lines import ChartLine, line_chart
 from holdfast.report.html import document, picture_uri, write_page
 from holdfast.report.parts import Card, Document, Figure, Section, table_figure
 from holdfast.report.tables import Cell, Table, many, to_html, to_text
 
+LISTED_LAYERS = 12  # layers in the table of the terminal
 MOST_BROKEN = 200
 EQUIVALENT = (
     "Equivalent: choices that give exactly the same values when they replace or extend those of the row, so "
@@ -29,12 +34,15 @@ STAGE_NAMES = {"post": "post-process"}
 def to_texts(found: Diagnosis) -> list[str]:
     """The diagnosis as it is printed: tables, then a summary."""
     parts = [to_text(stage_table(found.stages))] if found.stages else []
+    if found.layers is not None:
+        parts.append(to_text(layer_table(found.layers, LISTED_LAYERS)))
     if found.loss is not None:
         parts.append(to_text(loss_table(found.loss)))
     parts += [match_text(table) for table in found.dumps]
     text = summary(found)
-    if not found.stages and found.loss is None:
-        lines = [line for part in (found.input, found.predictions) if part for line in part.lines]
+    if found.layers is not None or (not found.stages and found.loss is None):
+        targets = found.input, found.predictions, found.layers
+        lines = [line for part in targets if part for line in part.lines]
         text = "\n".join([*lines, *([_next_step(found).strip()] if lines else [text])]).strip()
     broken = found.loss.broken if found.loss else ()
     if broken:
@@ -98,8 +106,8 @@ def summary(diagnosis: Diagnosis) -> str:
     """The diagnosis in two or three sentences, and what to do next."""
     stages, found = diagnosis.stages, diagnosis.loss
     apart, text = first_difference(stages), ""
-    targets = [part.verdict for part in (diagnosis.input, diagnosis.predictions) if part]
-    if targets and not stages:
+    targets = [part.verdict for part in (diagnosis.input, diagnosis.predictions, diagnosis.layers) if part]
+    if targets and (not stages or diagnosis.layers):
         return f"{' '.join(targets)}{_next_step(diagnosis)}"
     if apart is not None:
         far = "in shape" if math.isinf(apart.largest) else f"by at most {size_text(apart.largest)}"
@@ -137,6 +145,8 @@ def _next_step(diagnosis: Diagnosis) -> str:
         return " Next: repair the target, dump its input again and repeat this command."
     if diagnosis.predictions is not None and diagnosis.predictions.causes:
         return " Next: repair the target and repeat this command; a dump of its input is more exact."
+    if diagnosis.layers is not None and diagnosis.layers.gains:
+        return " Next: keep these layers in float, or choose another calibration method."
     if any(table.rows for table in diagnosis.dumps):
         return " Next: run the matching options on a dataset (--deploy) to measure the points lost."
     if first_difference(diagnosis.stages):
@@ -156,6 +166,8 @@ def page(diagnosis: Diagnosis, subject: tuple[str, str] = ("model", "data"), com
     sections = [*_loss_sections(found), *sections] if found else sections
     if diagnosis.input is not None:
         sections.append(_input_section(diagnosis.input))
+    if diagnosis.layers is not None:
+        sections.insert(0, _layer_section(diagnosis.layers))
     if diagnosis.predictions is not None:
         title, found_by = "Predictions of the target", diagnosis.predictions
         ranked = table_figure("", ranking_table(found_by), name=title, wide=True)
@@ -187,8 +199,10 @@ def _input_section(found: InputDiagnosis) -> Section:
     pictures = [
         ("What the model wants", shown.wanted, ""),
         ("What the target feeds, as the model reads it", shown.fed, ""),
-        ("What remains after the repairs", shown.remaining, f"difference amplified {shown.factor:.3g} times"),
     ]
+    if found.remainder.largest >= 1.0:
+        note = f"difference amplified {shown.factor:.3g} times"
+        pictures.append(("What remains after the repairs", shown.remaining, note))
     figures = [
         Figure(title, f'<img src="{picture_uri(picture, "PNG")}" alt="{title}">', note)
         for title, picture, note in pictures
@@ -196,6 +210,49 @@ def _input_section(found: InputDiagnosis) -> Section:
     if found.causes:
         figures.insert(0, table_figure("", cause_table(found), name="Causes", wide=True))
     return Section("input", "Input of the target", tuple(figures), found.verdict)
+
+
+def _layer_section(found: LayerDiagnosis) -> Section:
+    """The error of every layer as a line, and the table."""
+    errors = np.array([100 * layer.error for layer in found.layers])
+    places = np.arange(1, len(errors) + 1, dtype=np.float64)
+    line = ChartLine(found.deployment, places, errors, colour=1, bold=True)
+    title = "Relative error of each layer"
+    chart = line_chart(
+        [line],
+        title=title,
+        x_label="layer, in graph order",
+        y_label="relative error, %",
+        x_range=(1.0, max(2.0, float(len(errors)))),
+        y_range=(0.0, max(0.01, float(errors.max()) * 1.05)),
+        width=1080.0,
+    )
+    table = layer_table(found)
+    figures = Figure("", chart, wide=True), table_figure("", table, name=title, wide=True)
+    return Section("layers", title, figures, found.verdict)
+
+
+def layer_table(found: LayerDiagnosis, most: int | None = None) -> Table:
+    """The layers in graph order, or the `most` costly ones, and what is left if one stays in float."""
+    layers = sorted(found.layers, key=_cost)[:most] if most else found.layers
+    rows: list[list[Cell]] = [
+        [
+            layer.name,
+            layer.op,
+            f"{layer.error:.3%}",
+            "" if layer.alone is None else f"{found.output * layer.alone:.3%}",
+        ]
+        for layer in layers
+    ]
+    more = f"; {len(layers)} of {len(found.layers)} layers, the costliest first" if most else ""
+    title = f"Relative error of each layer under {found.deployment}, n = {found.images}{more}"
+    return Table(
+        ["layer", "operator", "relative error", "output error if it alone stays in float"], rows, title
+    )
+
+
+def _cost(layer: LayerError) -> tuple[float, float]:
+    return (1.0 if layer.alone is None else layer.alone), -layer.error
 
 
 def ranking_table(found: PredictionDiagnosis) -> Table:

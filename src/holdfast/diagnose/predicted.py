@@ -10,7 +10,7 @@ import orjson
 
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
-from holdfast.core.frame import Frame
+from holdfast.core.pipeline import Frame
 from holdfast.core.types import Floats, Ints, plain_name
 from holdfast.evaluate.per_image import coco_ids
 

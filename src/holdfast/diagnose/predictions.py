@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.core.frame import Frame, frame_of
 from holdfast.core.model import Model
-from holdfast.core.pipeline import Pipeline, load_pipeline, pipeline_of
+from holdfast.core.pipeline import Frame, Pipeline, frame_of, load_pipeline, pipeline_of
 from holdfast.core.registry import part
 from holdfast.core.types import Detections, Image, Size, Tensor
 from holdfast.diagnose.cause import Cause, Comparison

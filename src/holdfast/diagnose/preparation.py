@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from holdfast.core.errors import ImageError
-from holdfast.core.frame import frame_of
 from holdfast.core.model import Input
-from holdfast.core.pipeline import Pipeline
+from holdfast.core.pipeline import Pipeline, frame_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Floats, Image, Size
 from holdfast.diagnose.geometry import ORIENTATIONS, Placement

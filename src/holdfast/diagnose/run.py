@@ -13,6 +13,7 @@ from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.core.result import Result
 from holdfast.data.open import open_dataset
 from holdfast.diagnose.dump import match_output, match_table, read_dump
+from holdfast.diagnose.layers import LayerDiagnosis, diagnose_layers
 from holdfast.diagnose.options import DiagnoseOptions
 from holdfast.diagnose.predicted import category_classes, read_predictions
 from holdfast.diagnose.predictions import MOST_IMAGES, PredictionDiagnosis, diagnose_predictions
@@ -38,6 +39,7 @@ from holdfast.stages.families import NoiseOption, applied, options_of
 
 DEPLOY = "deploy"
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
+LAYER_IMAGES = 4  # images of a dataset on which layers are compared
 MOST_DUMPS = 8  # dumps of a folder that are used
 COMPARED_IMAGES = 16  # images of a dataset that are run in lockstep
 
@@ -177,6 +179,7 @@ class Diagnosis(Result):
     loss: DeploymentLoss | None = None
     input: InputDiagnosis | None = None
     predictions: PredictionDiagnosis | None = None
+    layers: LayerDiagnosis | None = None
     dumps: tuple[Table, ...] = ()
     calibration: CalibrationInfo | None = None
 
@@ -198,8 +201,9 @@ class Diagnosis(Result):
         dumps = [{"columns": [c.name for c in t.heads], "rows": t.rows} for t in self.dumps]
         fed = self.input.to_dict() if self.input else None
         predicted = self.predictions.to_dict() if self.predictions else None
-        plain = to_plain(replace(self, input=None, predictions=None))
-        parts = {"input": fed, "predictions": predicted, "dumps": dumps}
+        layers = self.layers.to_dict() if self.layers else None
+        plain = to_plain(replace(self, input=None, predictions=None, layers=None))
+        parts = {"input": fed, "predictions": predicted, "layers": layers, "dumps": dumps}
         return {"holdfast": 1, "kind": "diagnose", **plain, **parts}
 
     def _summary(self) -> str:
@@ -211,6 +215,8 @@ class Diagnosis(Result):
         target = self.input or self.predictions
         if target is not None:
             return [asdict(cause) for cause in target.causes]
+        if self.layers is not None:
+            return [asdict(layer) for layer in self.layers.layers]
         if self.stages:
             return [asdict(stage) for stage in self.stages]
         names = [column.name or "rank" for column in self.dumps[0].heads] if self.dumps else []
@@ -248,6 +254,8 @@ def diagnose(
             "expected --deploy OPTIONS, or a file of the target: --input FILE.npy, --output FILE.npy or "
             "--predictions FILE.json"
         )
+    if options.layers and not options.deploy:
+        raise InputError("--layers: expected --deploy with a precision or a runtime")
     path = Path(options.data)
     if subject is None and path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES:
         subject = load_model(options.model, options.card), SingleImage(path.name, path.read_bytes())
@@ -272,6 +280,10 @@ def diagnose(
     pictures = ((entry.name, entry.load().data) for entry in few)
     stages = compare_stages(base.model, train, deploy, pictures)
     seen = calibration_of(base.model, context.reserved.words, train, deploy)
+    if options.layers:
+        data = [entry.load().data for entry in few[:LAYER_IMAGES]]
+        layers = diagnose_layers(base.model, train, deploy, data, options.deploy)
+        return Diagnosis(stages, layers=layers, calibration=seen)
     costs = measure_losses(prepared, options_of(options.deploy), watch)
     return Diagnosis(stages, costs, calibration=seen)
 
@@ -324,6 +336,8 @@ def _diagnose_image(options: DiagnoseOptions, loaded: Model, entry: SingleImage)
         both = ready(train), ready(_pipeline_of(train, options.deploy, loaded))
         stages = compare_stages(loaded, *both, [(entry.name, data)])
         found = Diagnosis(stages, calibration=calibration_of(loaded, words, *both))
+        if options.layers:
+            found = replace(found, layers=diagnose_layers(loaded, *both, [data], options.deploy))
     if options.input:
         found = replace(found, input=diagnose_input(loaded, [data], [read_dump(options.input)], train))
     if options.predictions:

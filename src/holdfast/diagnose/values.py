@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from holdfast.core.pipeline import LETTERBOXES
 from holdfast.core.types import Floats
 from holdfast.diagnose.cause import Cause, Comparison
 from holdfast.diagnose.fit import GREY_709
@@ -200,7 +201,7 @@ def _pad(c: Comparison) -> Iterator[Cause]:
     at, net = prep.placement.rounded(), c.fit.target.size
     rows, columns = at.inside((net.height, net.width))
     covered = (rows.stop - rows.start) * (columns.stop - columns.start)
-    if c.spec.policy != "letterbox" or covered > 0.998 * net.width * net.height:
+    if c.spec.policy not in LETTERBOXES or covered > 0.998 * net.width * net.height:
         return
     planes = [k for k, source in enumerate(prep.channels) if any(source)]
     fed, wanted = np.array(prep.pad)[planes], np.array(want.pad)[planes]

@@ -33,7 +33,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from holdfast.core import fingerprint
 from holdfast.core.sources import code_of, versions
-from holdfast.engine.execution import Part, PartFinished, current
+from holdfast.engine.execution import PartFinished, current
 from holdfast.engine.executor import Progress, Shards, choose_executor, silent
 from holdfast.engine.store import Store, open_store, to_json
 from holdfast.engine.workers import WorkerLost
@@ -62,7 +62,7 @@ class MissingCells(NamedTuple):
     """An item and what is to be computed: number of a setup -> the item's content in that cell."""
 
     item: Any
-    wanted: Mapping[int, Any]
+    contents: Mapping[int, Any]
 
 
 class CellResult(NamedTuple):
@@ -216,48 +216,46 @@ def run(
     (`engine.execution`) only the items of that part are computed; PartFinished is raised if other items are
     missing.
     """
-    task = CellTask(work, tuple(setup.name for setup in work.setups()), store)
+    task = CellTask.of(work, store)
     part = current().part
     if part:
-        compute_part(task, items, part, jobs=jobs, progress=progress, until=until)
+        digests = [_digests(work.contents(item)) for item in items]
+        mine = part.share([fingerprint.of(row) for row in digests], [work.cost(item) for item in items])
+        done = compute(task, [items[n] for n in mine], jobs=jobs, progress=progress, until=until)
+        lacking, _ = task.missing(None, [task.keys(row) for row in digests])
+        missing = [at for at, setups in lacking.items() if not set(setups) <= set(done.problems)]
+        if missing:
+            raise PartFinished(
+                f"part {part.number}/{part.count} is finished: {len(mine)} of {len(items)} items; "
+                f"{len(missing)} items of other parts are missing. Run the same command without --part when "
+                "all are finished."
+            )
         progress = silent
     return compute(task, items, jobs=jobs, progress=progress, until=until)
 
 
-def compute_part(
-    task: CellTask, items: Sequence[Any], part: Part, *, jobs: int, progress: Progress, until: float
-) -> None:
-    """Compute the items of one part; raise PartFinished if cells of other parts are missing after that."""
-    contents = [task.work.contents(item) for item in items]
-    names = [fingerprint.of(_digests(row)) for row in contents]
-    mine = part.share(names, [task.work.cost(item) for item in items])
-    done = compute(task, [items[n] for n in mine], jobs=jobs, progress=progress, until=until)
-    lacking, _ = task.missing(None, [task.keys(_digests(row)) for row in contents])
-    missing = [at for at, setups in lacking.items() if not set(setups) <= set(done.problems)]
-    if missing:
-        raise PartFinished(
-            f"part {part.number}/{part.count} is finished: {len(mine)} of {len(items)} items; {len(missing)} "
-            "items of other parts are missing. Run the same command without --part when all are finished."
-        )
-
-
 def compute(task: CellTask, items: Sequence[Any], *, jobs: int, progress: Progress, until: float) -> Cells:
     """Compute the missing cells of the items and return all."""
-    work, setups, store = task.work, task.setups, task.store
-    shards: Shards = [tuple(items[i : i + work.batch]) for i in range(0, len(items), work.batch)]
-    answers = choose_executor(jobs, len(shards)).run(task, shards, progress, until)
-    problems = {n: text for answer in reversed(answers) for n, text in answer.problems.items()}
+    size = task.work.batch
+    shards: Shards = [tuple(items[i : i + size]) for i in range(0, len(items), size)]
+    done = join(choose_executor(jobs, len(shards)).run(task, shards, progress, until), size)
+    return Cells(task.store, task.setups, tuple(done.items), done.problems, done.unstored)
+
+
+def join(shards: Sequence[ShardResult], size: int) -> ShardResult:
+    """One result from those of shards of this many items; only the last shard may be smaller."""
+    problems = {n: text for shard in reversed(shards) for n, text in shard.problems.items()}
     unstored = {
-        (number * work.batch + at, setup): value
-        for number, answer in enumerate(answers)
-        for (at, setup), value in answer.unstored.items()
+        (number * size + at, setup): value
+        for number, shard in enumerate(shards)
+        for (at, setup), value in shard.unstored.items()
     }
-    return Cells(store, setups, tuple(row for answer in answers for row in answer.items), problems, unstored)
+    return ShardResult([row for shard in shards for row in shard.items], problems, unstored)
 
 
 def count_missing(work: Work[Any, Any], items: Iterable[Any], store: Store) -> int:
     """How many distinct cells of the items are not in the store."""
-    task = CellTask(work, tuple(setup.name for setup in work.setups()), store)
+    task = CellTask.of(work, store)
     missing, _ = task.missing(None, [task.keys(_digests(work.contents(item))) for item in items])
     return sum(map(len, missing.values()))
 
@@ -282,6 +280,11 @@ class CellTask:
     setups: tuple[str, ...]
     store: Store
 
+    @classmethod
+    def of(cls, work: Work[Any, Any], store: Store) -> CellTask:
+        """The task of a work and a store."""
+        return cls(work, tuple(setup.name for setup in work.setups()), store)
+
     def process(
         self, state: Any, shard: Sequence[Any], threads: int
     ) -> tuple[ShardResult, Any, tuple[int, int]]:
@@ -296,26 +299,24 @@ class CellTask:
             state = work.open(threads) if state is None else state
             places = list(missing)
             batch = [MissingCells(shard[p], {n: contents[p][n] for n in missing[p]}) for p in places]
-            for one in work.compute(state, batch):
-                at = places[one.position]
-                if one.stored:
-                    self.store.put(keys[at][one.setup], to_json(one.value))
+            for result in work.compute(state, batch):
+                at = places[result.position]
+                if result.stored:
+                    self.store.put(keys[at][result.setup], to_json(result.value))
                 else:
-                    unstored[at, one.setup] = one.value
+                    unstored[at, result.setup] = result.value
             self.store.flush()
         tallies = [
             work.tally(item, len([k for k in row if k]), sum(k in finished for k in row))
             for item, row in zip(shard, keys, strict=True)
         ]
+        answer = ShardResult(items, self._problems(state), unstored)
         if type(work).use is not Work.use:
+            cells = Cells(self.store, self.setups, tuple(items), unstored=unstored)
+            columns = [cells.read(n) for n in range(len(self.setups))]
             for at, item in enumerate(shard):
-                values = [
-                    unstored[at, n] if (at, n) in unstored else self.store.read(key) if key else None
-                    for n, key in enumerate(keys[at])
-                ]
-                work.use(item, values)
-        progress = sum(done for done, _ in tallies), sum(found for _, found in tallies)
-        return ShardResult(items, self._problems(state), unstored), state, progress
+                work.use(item, [column[at] for column in columns])
+        return answer, state, (sum(done for done, _ in tallies), sum(found for _, found in tallies))
 
     @property
     def kinds(self) -> list[str]:
@@ -332,14 +333,9 @@ class CellTask:
         self.store.flush()
         return ShardResult([digests], {}, {})
 
-    @staticmethod
-    def join(answers: Sequence[ShardResult]) -> ShardResult:
-        """One answer from answers to single items."""
-        problems = {n: text for answer in reversed(answers) for n, text in answer.problems.items()}
-        unstored = {
-            (at, n): value for at, one in enumerate(answers) for (_, n), value in one.unstored.items()
-        }
-        return ShardResult([row for answer in answers for row in answer.items], problems, unstored)
+    def join(self, items: Sequence[ShardResult]) -> ShardResult:
+        """The result of a shard from those of its items."""
+        return join(items, 1)
 
     def keys(self, digests: Sequence[str]) -> list[str]:
         """The key of each cell of an item, "" where it has none."""

@@ -38,8 +38,8 @@ class Part:
     @classmethod
     def parse(cls, text: str) -> "Part":
         """The part of a text such as 3/8."""
-        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-        part = cls(int(found[1]), int(found[2])) if found else cls(0, 0)
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
+        part = cls(int(match[1]), int(match[2])) if match else cls(0, 0)
         if not 1 <= part.number <= part.count:
             raise InputError(f"--part: expected NUMBER/COUNT such as 3/8, NUMBER up to COUNT, got {text!r}")
         return part

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -24,7 +25,7 @@ Progress: TypeAlias = Callable[[int, int], None]  # units done, units of them th
 Shards: TypeAlias = Sequence[tuple[Any, ...]]
 
 
-def silent(done: int, found: int) -> None:
+def silent(done: int, cached: int) -> None:
     """No-op progress callback."""
 
 
@@ -64,7 +65,7 @@ class InProcess:
 
         Raise BudgetSpent if there are shards and none was finished.
         """
-        state, found = None, []
+        state, finished = None, []
         for shard in shards:
             if time.monotonic() >= until:
                 break
@@ -72,9 +73,9 @@ class InProcess:
                 answer, state, done = task.process(state, shard, cores())
             except BudgetSpent:  # in the middle of the shard
                 break
-            found.append(answer)
+            finished.append(answer)
             progress(*done)
-        return _some(found, shards)
+        return _some(finished, shards)
 
 
 @dataclass(frozen=True)
@@ -96,31 +97,31 @@ class Processes:
             )
         if reason:
             return InProcess().run(task, shards, progress, until)
-        found: dict[int, Any] = {}
+        finished: dict[int, Any] = {}
         threads = max(1, cores() // self.count)
-        with workers(task, threads, self.count) as staff, _killed_at(until, staff) as killed:
+        with workers(task, threads, self.count) as pool, _killed_at(until, pool) as killed:
             try:
-                for place, answer, done in answers(staff, shards):
-                    found[place] = answer
+                for place, answer, done in answers(pool, shards):
+                    finished[place] = answer
                     progress(*done)
             except BudgetSpent:
                 pass
             except WorkerLost:
                 if not killed.is_set():
                     raise
-        return leading_answers(found, shards)
+        return leading_answers(finished, shards)
 
 
-def leading_answers(found: Mapping[int, Any], shards: Shards) -> list[Any]:
+def leading_answers(finished: Mapping[int, Any], shards: Shards) -> list[Any]:
     """The answers to the leading shards, up to the first one that has none."""
-    leading = itertools.takewhile(found.__contains__, range(len(shards)))
-    return _some([found[place] for place in leading], shards)
+    leading = itertools.takewhile(finished.__contains__, range(len(shards)))
+    return _some([finished[place] for place in leading], shards)
 
 
-def _some(found: list[Any], shards: Shards) -> list[Any]:
-    if shards and not found:
+def _some(answers: list[Any], shards: Shards) -> list[Any]:
+    if shards and not answers:
         raise BudgetSpent("the time budget was reached before the first image was finished")
-    return found
+    return answers
 
 
 def _not_sendable(task: WorkerTask) -> str:
@@ -138,7 +139,7 @@ def _not_sendable(task: WorkerTask) -> str:
 
 
 @contextlib.contextmanager
-def _killed_at(until: float, staff: Sequence[Worker]) -> Iterator[threading.Event]:
+def _killed_at(until: float, pool: Sequence[Worker]) -> Iterator[threading.Event]:
     """Kill the processes at that moment, unless the block is left before; the event says whether they were.
 
     Cells are written whole or not at all, so a process may be killed anywhere.
@@ -150,7 +151,7 @@ def _killed_at(until: float, staff: Sequence[Worker]) -> Iterator[threading.Even
 
     def kill() -> None:
         killed.set()
-        for worker in staff:
+        for worker in pool:
             worker.process.kill()
 
     timer = threading.Timer(max(0.0, until - time.monotonic()), kill)
@@ -160,3 +161,79 @@ def _killed_at(until: float, staff: Sequence[Worker]) -> Iterator[threading.Even
         yield killed
     finally:
         timer.cancel()
+
+
+EVERY_SECONDS = 10.0
+SILENT_SECONDS = 30.0  # after which a line says that it still works
+
+
+@contextmanager
+def progress(what: str, total: int, unit: str = "images") -> Iterator[Callable[[int, int], None]]:
+    """A function to call with (images done, images found cached)."""
+    if sys.stderr.isatty():
+        with _bar(what, total, unit) as step:
+            yield step
+    else:
+        lines = _Lines(what, total, unit)
+        with lines.beating():
+            yield lines.step
+
+
+@contextmanager
+def _bar(what: str, total: int, unit: str) -> Iterator[Callable[[int, int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    text, left = TextColumn("{task.description}"), TextColumn(f"{unit}, time left")
+    columns = (text, BarColumn(), MofNCompleteColumn(), left, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done, reused: bar.update(task, advance=done)
+
+
+class _Lines:
+    """Plain lines: how far it is, at most every so often; and that it still works, after a long silence."""
+
+    def __init__(self, what: str, total: int, unit: str) -> None:
+        self.what, self.total, self.unit = what, total, unit
+        self.began = self.last = time.monotonic()
+        self.done = self.computed = 0
+        self.speaking = threading.Lock()
+
+    def step(self, done: int, reused: int) -> None:
+        """Count units that are done, and those of them that were finished before."""
+        with self.speaking:
+            self.done += done
+            self.computed += done - reused
+            now = time.monotonic()
+            if now - self.last < EVERY_SECONDS and self.done < self.total:
+                return
+            rate = self.computed / max(now - self.began, 1e-9)
+            speed = f", {rate:.1f} {self.unit}/s" if self.computed else ""
+            left = self.total - self.done
+            ahead = f", {left / rate:.0f} s left" if self.computed and left > 0 else ""
+            before = self.done - self.computed
+            cached = f" ({before} {'was' if before == 1 else 'were'} cached)" if before else ""
+            self._say(f"{speed}{ahead}{cached}")
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Write a line inside the context whenever nothing was printed for SILENT_SECONDS."""
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.wait(max(0.01, self.last + SILENT_SECONDS - time.monotonic())):
+                with self.speaking:
+                    if time.monotonic() - self.last >= SILENT_SECONDS and not over.is_set():
+                        self._say(f", at work for {time.monotonic() - self.began:.0f} s")
+
+        threading.Thread(target=beat, daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+    def _say(self, more: str) -> None:
+        self.last = time.monotonic()
+        sys.stderr.write(f"{self.what}: {self.done}/{self.total} {self.unit}{more}\n")
+        sys.stderr.flush()

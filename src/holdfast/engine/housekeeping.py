@@ -46,24 +46,15 @@ def usage(store: Store) -> list[Usage]:
     return [Usage(*group, cells[group], sizes[group]) for group in groups]
 
 
-@dataclass(frozen=True)
-class Verification:
-    """How many cells were read, and the names of those that are damaged or under another cell's name."""
-
-    cells: int
-    damaged: tuple[str, ...]
-
-
-def verify(store: Store, progress: Callable[[int], None] = lambda done: None) -> Verification:
-    """Read every cell and check it against its key."""
+def verify(store: Store, progress: Callable[[int], None] = lambda done: None) -> tuple[int, list[str]]:
+    """The number of cells, and the names of those that are damaged or under another cell's name."""
     count, damaged = 0, []
     for batch in _batches(entry for entry in store.entries() if entry.key):
-        for entry, value in zip(batch, store.get_all([one.key for one in batch]), strict=True):
-            if value is None:
-                damaged.append(entry.name)
+        values = store.get_all([entry.key for entry in batch])
+        damaged += [entry.name for entry, value in zip(batch, values, strict=True) if value is None]
         count += len(batch)
         progress(len(batch))
-    return Verification(count, tuple(damaged))
+    return count, damaged
 
 
 @dataclass
@@ -82,14 +73,14 @@ class Unneeded:
 def unneeded(store: Store, runs: Sequence[Path], age: float) -> Unneeded:
     """The cells that no run in these folders names and that are older than `age` seconds, and leftovers."""
     needed = {key for folder in runs for manifest in _manifests(folder) for key in _keys(manifest)}
-    found, now = Unneeded(), time.time()
+    removable, now = Unneeded(), time.time()
     for entry in store.entries():
         if not entry.key:
             if now - entry.written > LEFTOVER_AGE:
-                found.leftovers.append(entry)
+                removable.leftovers.append(entry)
         elif entry.key not in needed and now - entry.written > age:
-            found.cells.append(entry)
-    return found
+            removable.cells.append(entry)
+    return removable
 
 
 def _manifests(folder: Path) -> Iterator[Any]:
@@ -114,11 +105,9 @@ def _keys(manifest: Any) -> Iterator[str]:
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
-    elif isinstance(value, dict):
-        yield from _texts(list(value.values()))
+    elif isinstance(value, list | dict):
+        for item in value if isinstance(value, list) else value.values():
+            yield from _texts(item)
 
 
 def _batches(entries: Iterable[StoreEntry]) -> Iterator[list[StoreEntry]]:

@@ -54,7 +54,7 @@ class ObjectStore(Store):
                 "instance AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             )
         store = cls(url.rstrip("/"))
-        store._client()
+        _open(store.address)
         return store
 
     @property
@@ -72,7 +72,7 @@ class ObjectStore(Store):
 
         def get() -> bytes | None:
             try:
-                return bytes(obstore.get(self._client(), name_of(key)).bytes())
+                return bytes(obstore.get(_open(self.address), name_of(key)).bytes())
             except FileNotFoundError:
                 return None
 
@@ -99,18 +99,17 @@ class ObjectStore(Store):
         """All objects below the URL."""
         import obstore
 
-        pages = obstore.list(self._client())
+        pages = obstore.list(_open(self.address))
         while page := self._repeat(lambda: next(iter(pages), None), "listed"):
-            for one in page:
-                yield StoreEntry(
-                    one["path"], key_of(one["path"]), one["size"], one["last_modified"].timestamp()
-                )
+            for item in page:
+                name, written = item["path"], item["last_modified"].timestamp()
+                yield StoreEntry(name, key_of(name), item["size"], written)
 
     def delete(self, names: Sequence[str]) -> None:
         """Remove objects by name."""
         import obstore
 
-        self._repeat(lambda: obstore.delete(self._client(), names), "changed")
+        self._repeat(lambda: obstore.delete(_open(self.address), names), "changed")
 
     def _create(self, key: str, content: bytes) -> None:
         """Write a cell unless a valid one is there; replace a damaged one."""
@@ -118,7 +117,7 @@ class ObjectStore(Store):
 
         def put(mode: Any) -> bool:
             try:
-                obstore.put(self._client(), name_of(key), content, mode=mode, use_multipart=False)
+                obstore.put(_open(self.address), name_of(key), content, mode=mode, use_multipart=False)
             except obstore.exceptions.AlreadyExistsError:
                 return False
             return True
@@ -128,9 +127,6 @@ class ObjectStore(Store):
         there = self.load(key)
         if there is None or unsealed(key, there) is None:
             self._repeat(lambda: put("overwrite"), "written to")
-
-    def _client(self) -> Any:
-        return _open(self.address)
 
     def _repeat(self, request: Callable[[], A], done: str) -> A:
         """The result of a request, repeated with growing delays as long as a repetition can help."""
@@ -166,17 +162,14 @@ def _reason(problem: Exception) -> str:
 
 @lru_cache(maxsize=8)
 def _open(url: str) -> Any:
-    """The client of a URL, one per process."""
     try:
         from obstore.store import MemoryStore, from_url
     except ImportError:
         raise MissingExtra(f"--store {url}", "obstore", "store") from None
     if url.startswith("memory:"):
         return MemoryStore()
-    limits: Any = {
-        "timeout": timedelta(seconds=TIMEOUT),
-        "connect_timeout": timedelta(seconds=min(TIMEOUT, 10)),
-    }
+    timeout = timedelta(seconds=TIMEOUT)
+    limits: Any = {"timeout": timeout, "connect_timeout": min(timeout, timedelta(seconds=10))}
     if os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true"):
         limits["allow_http"] = True
     try:
@@ -192,5 +185,4 @@ def _threads() -> ThreadPoolExecutor:
 
 @lru_cache(maxsize=8)
 def _pending(url: str) -> "list[Future[None]]":
-    """The queued writes of a store in this process."""
     return []

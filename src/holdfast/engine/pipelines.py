@@ -1,27 +1,33 @@
-"""Images through pipelines of one model: a cell per image and pipeline, each distinct run done once."""
+"""Images through pipelines of one model: a cell per image and pipeline, each distinct computation done once.
+
+Pipelines with the same decoder share the decoded pixels. Two decoders that give the same pixels share
+everything that follows, down to the input tensor and the network's outputs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from traceback import walk_tb
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 
 from holdfast.core.dataset import Entry
-from holdfast.core.errors import CardError, HoldfastError, ImageError, InputError, ModelError, UnknownName
-from holdfast.core.model import Model
-from holdfast.core.pipeline import Pipeline, Run, checked
+from holdfast.core.errors import CardError, ImageError, InputError, ModelError, UnknownName, describe_error
+from holdfast.core.model import Input, Model
+from holdfast.core.pipeline import Frame, Pipeline, Run, checked, place
 from holdfast.core.registry import lookup
-from holdfast.core.types import Tensor
+from holdfast.core.types import Image, Sample, Tensor
 from holdfast.data.images import notes
 from holdfast.engine.cells import CellResult, CellSet, MissingCells, Setup, Work
-from holdfast.engine.preprocess import Errors, InputStages, InputTensor, attempt, distinct_tensors, grouped
 from holdfast.engine.records import FailedImage, Record, from_plain, record_of, to_plain
 from holdfast.engine.store import printable
 
+A = TypeVar("A")
+Errors = dict[int, Exception]  # pipeline -> why it has no tensor of this image
+SPARSE = 16  # different pixels mostly differ in every 16th pixel of every 16th row
 SHARD = 25  # images a process gets at a time
 SKIPPED = b'"skipped":true'  # in the cell of an image that ended its worker processes
 FATAL = (CardError, ModelError, UnknownName)  # wrong for every image alike
@@ -61,21 +67,19 @@ class Inference:
         networks = grouped(users, lambda n: self.stages[n]["infer"])
         for network, group in networks.items():
             # All that the record of an image depends on, besides the image.
-            ways = grouped(
-                group,
-                lambda n: (item.digest, network, self.stages[n]["post"], item.frames[n]),  # noqa: B023
-            )
-            new = [way for way in ways if way not in state.known]
+            keys: dict[int, Hashable] = {
+                n: (item.digest, network, self.stages[n]["post"], item.frames[n]) for n in group
+            }
+            new = {key: users[0] for key, users in grouped(group, keys.get).items() if key not in state.known}
             if new:
                 run = self._network(group)
                 if run is None:
                     continue
                 raw = attempt(_outputs, run, item.tensor, len(networks) > 1)
-                for way in new:
-                    state.known[way] = self._record(ways[way][0], item, raw, shared=len(new) > 1)
-            for way, members in ways.items():
-                for n in members:
-                    self.settle(state, n, item.sample.name, state.known[way])
+                for key, n in new.items():
+                    state.known[key] = self._record(n, item, raw, shared=len(new) > 1)
+            for n, key in keys.items():
+                self.settle(state, n, item.sample.name, state.known[key])
 
     def settle(self, state: ImageState, n: int, name: str, outcome: Record | Exception) -> None:
         """Note the record or the failure of one image, or why the pipeline cannot be run at all."""
@@ -112,9 +116,8 @@ class Inference:
         prediction = attempt(lambda: post(checked(mine), frame, work.model.card))
         if isinstance(prediction, Exception):
             return prediction
-        record: Record | Exception = attempt(
-            record_of, item.sample, frame.original, prediction, work.classes, work.ignore_index
-        )
+        truth = work.classes, work.ignore_index
+        record: Record | Exception = attempt(record_of, item.sample, frame.original, prediction, *truth)
         return record
 
 
@@ -136,19 +139,13 @@ class PipelineWork(Work[Entry, Inference]):
 
     def setups(self) -> list[Setup]:
         """Model, card, pipeline with the user's parts, and how the truth is read."""
-        head = lookup("head", self.model.card.head.name)
+        model, truth = self.model, {"classes": self.classes, "ignore": self.ignore_index}
+        common = {"model": model.sha256, "card": model.card, **truth}
+        head = lookup("head", model.card.head.name)
         setups = []
-        for one in self.pipelines:
-            stages = [f.name for f in fields(one.pipeline)]
-            parts = {name: lookup(name, getattr(one.pipeline, name)) for name in stages}
-            facts = {
-                "model": self.model.sha256,
-                "card": self.model.card,
-                "pipeline": one.pipeline.describe(),
-                "parts": {**parts, "head": head},
-                "classes": self.classes,
-                "ignore": self.ignore_index,
-            }
+        for pipeline in (one.pipeline for one in self.pipelines):
+            parts = {f.name: lookup(f.name, getattr(pipeline, f.name)) for f in fields(pipeline)}
+            facts = {**common, "pipeline": pipeline.describe(), "parts": {**parts, "head": head}}
             setups.append(Setup("evaluate", facts))
         return setups
 
@@ -167,16 +164,7 @@ class PipelineWork(Work[Entry, Inference]):
 
     def skipped(self, item: Entry, content: Any, reason: str) -> Any:
         """A failed image."""
-        record = to_plain(FailedImage(item.name, reason))
-        name, digest = content
-        return {
-            "record": record,
-            "notes": [],
-            "name": printable(name),
-            "content": digest,
-            "input": "",
-            "skipped": True,
-        }
+        return {**_cell(FailedImage(item.name, reason), content), "skipped": True}
 
     def problems(self, state: Inference) -> Mapping[int, str]:
         """Why some pipelines cannot be run at all."""
@@ -184,9 +172,9 @@ class PipelineWork(Work[Entry, Inference]):
 
     def compute(self, state: Inference, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """The record of each image and pipeline."""
-        stages = input_stages({n: self.pipelines[n].pipeline for _, wanted in batch for n in wanted})
-        for place, (entry, wanted) in enumerate(batch):
-            mine = {n: stages[n] for n in wanted if n not in state.problems}
+        stages = input_stages({n: self.pipelines[n].pipeline for _, contents in batch for n in contents})
+        for position, (entry, contents) in enumerate(batch):
+            mine = {n: stages[n] for n in contents if n not in state.problems}
             if not mine:
                 continue
             image, errors = ImageState(), Errors()
@@ -204,15 +192,17 @@ class PipelineWork(Work[Entry, Inference]):
             if self.fatal and state.problems:
                 raise next(iter(state.problems.values()))
             for n, record in image.records.items():
-                name, content = wanted[n]
-                cell = {
-                    "record": to_plain(record),
-                    "notes": [] if isinstance(record, FailedImage) else remarks,
-                    "name": printable(name),
-                    "content": content,
-                    "input": image.inputs.get(n, ""),
-                }
-                yield CellResult(place, n, cell)
+                cell = _cell(record, contents[n], remarks, image.inputs.get(n, ""))
+                yield CellResult(position, n, cell)
+
+
+def _cell(
+    record: Record, content: Sequence[str], remarks: Sequence[str] = (), digest: str = ""
+) -> dict[str, Any]:
+    name, key = content
+    remarks = [] if isinstance(record, FailedImage) else remarks
+    facts = {"name": printable(name), "content": key, "input": digest}
+    return {"record": to_plain(record), "notes": remarks, **facts}
 
 
 def _outputs(run: Run, tensor: Tensor, shared: bool) -> Mapping[str, Tensor]:
@@ -238,22 +228,11 @@ def content_of(entry: Entry) -> list[str]:
 
 def input_stages(pipelines: Mapping[int, Pipeline]) -> dict[int, InputStages]:
     """The stages before the network of each pipeline, by its number."""
-    stages = {}
-    for n, pipeline in pipelines.items():
-        before = ("decode", "colour", "fit", "resize", "normalise")
-        functions = {kind: lookup(kind, getattr(pipeline, kind)) for kind in before}
-        stages[n] = InputStages(pipeline.describe(), **functions)
-    return stages
-
-
-def describe_error(problem: Exception) -> str:
-    """A problem in one line; of an unexpected error, its type and where it was raised."""
-    if isinstance(problem, HoldfastError):
-        return str(problem)
-    at = ""
-    for frame, line in walk_tb(problem.__traceback__):
-        at = f" ({Path(frame.f_code.co_filename).name}:{line})"
-    return f"{type(problem).__name__}: {problem}{at}"
+    before = ("decode", "colour", "fit", "resize", "normalise")
+    return {
+        n: InputStages(pipeline.describe(), {kind: lookup(kind, getattr(pipeline, kind)) for kind in before})
+        for n, pipeline in pipelines.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -268,11 +247,148 @@ class ImageRecords:
 
 def read_records(cells: CellSet) -> ImageRecords:
     """The records in these cells; DataError if one is missing or damaged."""
-    found = ImageRecords()
+    images = ImageRecords()
     for cell in cells.read():
-        found.records.append(from_plain(cell["record"]))
-        found.notes.extend(cell["notes"])
-        found.content[cell["name"]] = cell["content"]
+        images.records.append(from_plain(cell["record"]))
+        images.notes.extend(cell["notes"])
+        images.content[cell["name"]] = cell["content"]
         if cell["input"]:
-            found.inputs[cell["name"]] = cell["input"]
-    return found
+            images.inputs[cell["name"]] = cell["input"]
+    return images
+
+
+@dataclass(frozen=True)
+class InputStages:
+    """The stages of one pipeline before the network, and their names, which are equal for equal stages."""
+
+    names: Mapping[str, str]
+    functions: Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class InputTensor:
+    """A distinct tensor (1, …) of an image, its hash, and the pipelines that use it, with their frames."""
+
+    sample: Sample
+    tensor: Tensor
+    digest: str
+    frames: dict[int, Frame]
+
+
+@dataclass
+class _Pixels:
+    """Distinct pixels and the pipelines that use them, with their frames and inputs (or nothing yet)."""
+
+    pixels: Image
+    users: dict[int, Any] = field(default_factory=dict)
+
+
+_Distinct = dict[Hashable, list[_Pixels]]  # by a sample of the pixels
+
+
+def digest_of(tensor: Tensor, pixels: Image, target: Input, normalise: str) -> str:
+    """16 hex digits that are equal for equal inputs of the network.
+
+    The card's normalisation maps different pixels to different tensors, so the pixels are hashed instead of
+    the tensor, which is four times as large. With any other normalisation the tensor itself is hashed.
+    """
+    content, head = (pixels, _text(target)) if normalise == "card" else (tensor, "")
+    digest = hashlib.sha256(f"{content.shape}{content.dtype.str}{head}".encode())
+    digest.update(np.ascontiguousarray(content).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()[:16]
+
+
+_text = lru_cache(maxsize=64)(str)
+
+
+def distinct_tensors(
+    stages: Mapping[int, InputStages], card: Input, sample: Sample, errors: Errors
+) -> Iterator[InputTensor]:
+    """The distinct tensors of one image. A pipeline that fails has none and is put into `errors`."""
+    for small in _resized(stages, card, sample.data, errors):
+        tensors: dict[str, InputTensor] = {}
+        groups = grouped(small.users, lambda u: (small.users[u][1], stages[u].names["normalise"]))  # noqa: B023
+        for (target, name), users in groups.items():
+            normalise = stages[users[0]].functions["normalise"]
+            tensor = _attempt(errors, users, normalise, _given(normalise, small.pixels), target)
+            if tensor is None:
+                continue
+            tensor = tensor[np.newaxis]
+            digest = digest_of(tensor, small.pixels, target, name)
+            shared = tensors.setdefault(digest, InputTensor(sample, tensor, digest, {}))
+            shared.frames.update({u: small.users[u][0] for u in users})
+        yield from tensors.values()
+
+
+def _resized(stages: Mapping[int, InputStages], card: Input, data: bytes, errors: Errors) -> list[_Pixels]:
+    distinct: _Distinct = {}
+    targets: dict[int, Input] = {}
+    for users in grouped(stages, lambda u: stages[u].names["fit"]).values():
+        target = _attempt(errors, users, stages[users[0]].functions["fit"], card)
+        if target is not None:
+            targets.update(dict.fromkeys(users, target))
+    for decoded, by_decode in _split(list(targets), stages, "decode", data, errors):
+        for coloured, by_colour in _split(by_decode, stages, "colour", decoded, errors):
+            groups = grouped(by_colour, lambda u: (targets[u], stages[u].names["resize"]))
+            for (target, _), users in groups.items():
+                resize = stages[users[0]].functions["resize"]
+                placed = _attempt(errors, users, place, _given(resize, coloured), target, resize)
+                if placed is not None:
+                    _same_pixels(distinct, placed[0]).users.update(dict.fromkeys(users, (placed[1], target)))
+    return [pixels for alike in distinct.values() for pixels in alike]
+
+
+def _given(stage: Callable[..., Any], pixels: A) -> A:
+    """The pixels, copied for a stage outside holdfast, which may write into them."""
+    ours = str(getattr(stage, "__module__", "")).startswith("holdfast.")
+    return pixels.copy() if isinstance(pixels, np.ndarray) and not ours else pixels
+
+
+def _split(
+    users: Iterable[int], stages: Mapping[int, InputStages], kind: str, given: Any, errors: Errors
+) -> list[tuple[Image, dict[int, Any]]]:
+    """The distinct results of one stage, each with the pipelines that share it."""
+    distinct: _Distinct = {}
+    for group in grouped(users, lambda u: stages[u].names[kind]).values():
+        stage = stages[group[0]].functions[kind]
+        pixels = _attempt(errors, group, stage, _given(stage, given))
+        if pixels is not None:
+            _same_pixels(distinct, pixels).users.update(dict.fromkeys(group))
+    return [(shared.pixels, shared.users) for alike in distinct.values() for shared in alike]
+
+
+def _same_pixels(distinct: _Distinct, pixels: Image) -> _Pixels:
+    """The entry with these pixels, added if there is none."""
+    sparse = (pixels.shape, pixels.dtype.str, pixels[::SPARSE, ::SPARSE].tobytes())
+    alike = distinct.setdefault(sparse, [])
+    for candidate in alike:
+        if candidate.pixels is pixels or np.array_equal(candidate.pixels, pixels):
+            return candidate
+    alike.append(_Pixels(pixels))
+    return alike[-1]
+
+
+def grouped(users: Iterable[int], key: Callable[[int], Hashable]) -> dict[Any, list[int]]:
+    """The users that have the same key, in order."""
+    groups: dict[Any, list[int]] = {}
+    for user in users:
+        groups.setdefault(key(user), []).append(user)
+    return groups
+
+
+def attempt(function: Callable[..., Any], *given: Any) -> Any:
+    """The result of the function, or the exception it raises."""
+    try:
+        return function(*given)
+    except MemoryError:
+        raise
+    except Exception as problem:  # noqa: BLE001 - a stage may be the user's; its error is reported
+        return problem
+
+
+def _attempt(errors: Errors, users: list[int], function: Callable[..., Any], *given: Any) -> Any:
+    result = attempt(function, *given)
+    if isinstance(result, Exception):
+        errors.update(dict.fromkeys(users, result))
+        return None
+    return result

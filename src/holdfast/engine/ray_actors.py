@@ -22,11 +22,10 @@ from typing import Any, Protocol
 from holdfast.core import fingerprint, sources
 from holdfast.core.errors import HoldfastError, InputError, MissingExtra
 from holdfast.core.model import Network
-from holdfast.core.registry import foreign_modules, loaded_files
 from holdfast.engine.execution import check_cluster
 from holdfast.engine.executor import Progress, Shards, cores, leading_answers
 from holdfast.engine.store import Store, write_atomic
-from holdfast.engine.workers import PackedTask, WorkerTask, answer_shard
+from holdfast.engine.workers import OpenTask, PackedTask, WorkerTask
 
 DEATHS = 3  # actors that an item may end before it is skipped
 QUEUED = 2  # shards that an actor has: one that runs and one that waits
@@ -54,28 +53,18 @@ class ClusterTask(WorkerTask, Protocol):
 
 def software(kinds: Sequence[str]) -> dict[str, str]:
     """Versions of the libraries, and hashes of the source code, that work of these kinds depends on."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for kind in kinds:
-        found |= {**sources.versions(kind), f"source code of {kind}": sources.code_of(kind)[:12]}
-    return found
+        versions |= {**sources.versions(kind), f"source code of {kind}": sources.code_of(kind)[:12]}
+    return versions
 
 
-class ActorProcess:
-    """A process on a node: a task and its open state."""
-
-    def __init__(self, brief: PackedTask) -> None:
-        self.brief = brief
-        self.task: WorkerTask | None = None
-        self.state: Any = None
+class ActorProcess(OpenTask):
+    """A process on a node."""
 
     def describe(self, kinds: Sequence[str]) -> tuple[str, dict[str, str]]:
         """The name of the node and its software."""
         return platform.node(), software(kinds)
-
-    def process(self, shard: tuple[Any, ...]) -> Any:
-        """The answer to a shard and its progress, or the error it ended with."""
-        self.task, self.state, reply = answer_shard(self.brief, self.task, self.state, shard)
-        return reply
 
 
 @dataclass(eq=False)
@@ -97,9 +86,7 @@ class _Shard:
 
     def pieces(self) -> "list[_Shard]":
         """The items one by one."""
-        return [
-            _Shard(self.number, (item,), self.position + n, self.deaths) for n, item in enumerate(self.items)
-        ]
+        return [replace(self, items=(item,), position=self.position + n) for n, item in enumerate(self.items)]
 
 
 @dataclass(frozen=True)
@@ -153,13 +140,12 @@ class _Run:
 
     def __init__(self, ray: Any, task: ClusterTask, shards: Shards, actors: int) -> None:
         self.ray, self.task, self.began = ray, task, time.monotonic()
-        packed = pack(task, task.store)
-        self.brief = PackedTask(foreign_modules(), tuple(loaded_files().values()), 1, packed)
+        self.packed = PackedTask.of(pack(task, task.store), 1)
         options = {"num_cpus": 1, "runtime_env": {"env_vars": dict.fromkeys(SINGLE, "1")}}
         self.type = ray.remote(**options)(ActorProcess)
-        whole = [_Shard(number, items) for number, items in enumerate(shards)]
+        pieces = [_Shard(number, items) for number, items in enumerate(shards)]
         few = len(shards) < SHARDS * actors  # the last ones would keep most actors waiting
-        self.todo = deque([piece for shard in whole for piece in shard.pieces()] if few else whole)
+        self.todo = deque([piece for shard in pieces for piece in shard.pieces()] if few else pieces)
         self.sizes = [len(items) for items in shards]
         self.answers: dict[int, Any] = {}  # to complete shards, by number
         self.single: dict[int, dict[int, Any]] = {}  # number of a shard -> position of an item -> answer
@@ -170,7 +156,7 @@ class _Run:
             self._start()
 
     def _start(self) -> None:
-        actor = _Actor(self.type.remote(self.brief))
+        actor = _Actor(self.type.remote(self.packed))
         self.starting[actor.handle.describe.remote(list(self.task.kinds))] = actor
 
     def step(self, progress: Progress, seconds: float) -> None:
@@ -279,7 +265,7 @@ class _ModelPickler(pickle.Pickler):
         digest = fingerprint.of_bytes(data)
         if digest not in self.known:
             self.known.add(digest)
-            self.store.put(_model_key(digest), data)
+            self.store.put(f"model.{digest}", data)
             self.store.flush()
         return _restore, (type(value), dict(vars(value)), self.store, digest)
 
@@ -293,14 +279,9 @@ def pack(task: Any, store: Store) -> bytes:
         raise InputError(f"--on ray: a stage is not a function at the top of a module ({problem})") from None
     packed = stream.getvalue()
     if b"__main__" in packed:
-        raise InputError(
-            "--on ray: a stage is defined in the script itself; move it to a module on every node"
-        )
+        where = "in the script itself; move it to a module on every node"
+        raise InputError(f"--on ray: a stage is defined {where}")
     return packed
-
-
-def _model_key(digest: str) -> str:
-    return f"model.{digest}"
 
 
 def _restore(kind: type[Network], fields: dict[str, Any], store: Store, digest: str) -> Network:
@@ -311,10 +292,9 @@ def _restore(kind: type[Network], fields: dict[str, Any], store: Store, digest: 
     folder = Path(tempfile.gettempdir()) / f"holdfast-models-{os.getuid()}" / digest
     copy = folder / model.path.name
     if not (copy.is_file() and fingerprint.of_file(copy) == digest):
-        data = store.get(_model_key(digest))
+        data = store.get(f"model.{digest}")
         if data is None:
-            raise HoldfastError(
-                f"{model.path}: is not on node {platform.node()}, nor in the store {store.url}"
-            )
+            node = platform.node()
+            raise HoldfastError(f"{model.path}: is not on node {node}, nor in the store {store.url}")
         write_atomic(copy, data)
     return replace(model, path=copy)

@@ -43,6 +43,11 @@ class ClassificationRecord:
         """The best class; −1 without one."""
         return int(self.top[0]) if len(self.top) else -1
 
+    @property
+    def score(self) -> float | None:
+        """The score of the best class."""
+        return float(self.scores[0]) if len(self.scores) else None
+
 
 @dataclass(frozen=True, eq=False)
 class SegmentationRecord:
@@ -142,9 +147,8 @@ def _confusion(
 ) -> types.Ints:
     mask = read_mask(truth.data)
     if mask.shape != prediction.classes.shape:
-        raise ImageError(
-            f"its mask is {mask.shape[1]}×{mask.shape[0]} pixels, the image {size.width}×{size.height}"
-        )
+        (height, width), image = mask.shape, f"{size.width}×{size.height}"
+        raise ImageError(f"its mask is {width}×{height} pixels, the image {image}")
     counted = mask[mask != ignore] if ignore is not None else mask
     if counted.size and not 0 <= counted.min() <= counted.max() < classes:
         wrong = int(counted.min() if counted.min() < 0 else counted.max())
@@ -165,7 +169,6 @@ def read_mask(data: bytes) -> Any:
     if mask.ndim == 3 and (mask[:, :, :3] == mask[:, :, :1]).all():
         mask = mask[:, :, 0]
     if mask.ndim != 2 or mask.dtype.kind not in "biu":
-        raise ImageError(
-            f"its mask is a colour image; expected class ids in one channel, got mode {picture.mode}"
-        )
+        expected = "expected class ids in one channel"
+        raise ImageError(f"its mask is a colour image; {expected}, got mode {picture.mode}")
     return mask.astype(np.int64)

@@ -21,7 +21,7 @@ CELL_NAME = re.compile(r"[0-9a-f]{2}/(([a-z]+)\.[0-9a-f]{64})\.json")
 
 def printable(text: str) -> str:
     r"""The text with bytes of file names that are no UTF-8 as `\xbd`, so that it can be stored and shown."""
-    return re.sub("[\udc80-\udcff]", lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+    return re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
 
 
 def to_json(value: Any, *, indent: bool = False) -> bytes:
@@ -231,8 +231,8 @@ def name_of(key: str) -> str:
 
 def key_of(name: str) -> str:
     """The key of the cell with this name; empty if it is not the name of a cell."""
-    found = CELL_NAME.fullmatch(name)
-    return found[1] if found else ""
+    match = CELL_NAME.fullmatch(name)
+    return match[1] if match else ""
 
 
 def open_store(place: str | Path) -> Store:

@@ -51,7 +51,12 @@ class PackedTask:
     modules: tuple[str, ...]
     files: tuple[Path, ...]
     threads: int
-    packed: bytes
+    task: bytes
+
+    @classmethod
+    def of(cls, task: bytes, threads: int) -> "PackedTask":
+        """A pickled task with the user's parts that are loaded now."""
+        return cls(foreign_modules(), tuple(loaded_files().values()), threads, task)
 
     def open(self) -> WorkerTask:
         """Load every part of the user's that the task may name, then the task."""
@@ -59,7 +64,7 @@ class PackedTask:
             load_parts(path)
         for module in self.modules:
             importlib.import_module(module)
-        task: WorkerTask = pickle.loads(self.packed)  # noqa: S301 - our parent packed it
+        task: WorkerTask = pickle.loads(self.task)  # noqa: S301 - our parent packed it
         return task
 
 
@@ -67,33 +72,33 @@ class PackedTask:
 def workers(task: WorkerTask, threads: int, count: int) -> Iterator[list[Worker]]:
     """Start `count` processes that know the task; end them when the block is left, however it is left."""
     context = multiprocessing.get_context("spawn")
-    brief = PackedTask(foreign_modules(), tuple(loaded_files().values()), threads, pickle.dumps(task))
-    begun: list[Worker] = []
+    packed = PackedTask.of(pickle.dumps(task), threads)
+    running: list[Worker] = []
     try:
-        needed = b"__main__" in brief.packed or script_has_parts()
+        needed = b"__main__" in packed.task or script_has_parts()
         with starting_workers(), contextlib.nullcontext() if needed else without_main():
             for _ in range(count):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(brief, theirs, os.getpid()), daemon=True)
+                process = context.Process(target=_serve, args=(packed, theirs, os.getpid()), daemon=True)
                 process.start()
                 theirs.close()  # so that our end tells when the process is gone
-                begun.append(Worker(process, ours))
-        yield begun
-        for worker in begun:
+                running.append(Worker(process, ours))
+        yield running
+        for worker in running:
             with contextlib.suppress(OSError):
                 worker.pipe.send(None)
-        for worker in begun:
+        for worker in running:
             worker.process.join(PATIENCE)
     finally:
         with defer_interrupts():  # a second Ctrl-C must not leave half of them behind
-            for worker in begun:
+            for worker in running:
                 worker.process.kill()
                 worker.process.join()
                 worker.pipe.close()
 
 
 def answers(
-    staff: Sequence[Worker], shards: Sequence[tuple[Any, ...]]
+    pool: Sequence[Worker], shards: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[int, Any, tuple[int, int]]]:
     """The place, the answer and the progress of every shard, as they are finished."""
     todo = list(enumerate(shards))[::-1]
@@ -105,7 +110,7 @@ def answers(
             pipe.send(shard)
 
     try:
-        for worker in staff:
+        for worker in pool:
             give(worker.pipe)
         while busy:
             for pipe in wait(list(busy)):
@@ -124,29 +129,34 @@ def answers(
         ) from problem
 
 
-def _serve(brief: PackedTask, pipe: Connection, parent: int) -> None:
+def _serve(packed: PackedTask, pipe: Connection, parent: int) -> None:
     """Answer shards, one by one, until None comes or the parent is gone; the parent reports errors."""
     become_worker(parent)
-    if brief.threads:  # OpenCV reads it on import; its own pool of threads would crowd the other workers
-        os.environ.setdefault("OPENCV_FOR_THREADS_NUM", str(brief.threads))
-    task, state = None, None
+    if packed.threads:  # OpenCV reads it on import; its own pool of threads would crowd the other workers
+        os.environ.setdefault("OPENCV_FOR_THREADS_NUM", str(packed.threads))
+    opened = OpenTask(packed)
     with contextlib.suppress(EOFError, OSError):  # of the pipe: the parent is gone
         while (shard := pipe.recv()) is not None:
-            task, state, reply = answer_shard(brief, task, state, shard)
-            pipe.send(reply)
+            pipe.send(opened.process(shard))
 
 
-def answer_shard(
-    brief: PackedTask, task: WorkerTask | None, state: Any, shard: Any
-) -> tuple[WorkerTask | None, Any, Any]:
-    """The open task, its state, and the reply: the answer to a shard and its progress, or an error."""
-    try:
-        task, new = task or brief.open(), state is None
-        answer, state, done = task.process(state, shard, brief.threads)
-        if new:
-            gc.freeze()  # what is loaded stays: the collector need not go over it again and again
-        return task, state, (answer, done)
-    except HoldfastError as problem:
-        return task, state, problem
-    except Exception as problem:  # noqa: BLE001 - it must not be taken for a lost worker
-        return task, state, RuntimeError(f"{type(problem).__name__} in a worker process: {problem}")
+class OpenTask:
+    """A task in the process that works on it, with its state; both are opened for the first shard."""
+
+    def __init__(self, packed: PackedTask) -> None:
+        self.packed = packed
+        self.task: WorkerTask | None = None
+        self.state: Any = None
+
+    def process(self, shard: Any) -> Any:
+        """The answer to a shard and its progress, or the error it ended with."""
+        try:
+            self.task, is_new = self.task or self.packed.open(), self.state is None
+            answer, self.state, done = self.task.process(self.state, shard, self.packed.threads)
+            if is_new:
+                gc.freeze()  # what is loaded stays: the collector need not go over it again and again
+            return answer, done
+        except HoldfastError as problem:
+            return problem
+        except Exception as problem:  # noqa: BLE001 - it must not be taken for a lost worker
+            return RuntimeError(f"{type(problem).__name__} in a worker process: {problem}")

@@ -48,13 +48,12 @@ def class_section(result: dict[str, Any], lead: str = "") -> Section:
     """The table of all classes, the main columns first."""
     rows = result.get("per_class", [])
     keys: list[str] = list(dict.fromkeys(key for row in rows for key in row))
-    ordered: list[str] = [k for k in _FIRST if k in keys] + [k for k in keys if k not in _FIRST]
+    keys.sort(key=lambda key: _FIRST.index(key) if key in _FIRST else len(_FIRST))  # the sort is stable
     columns = []
-    for key in ordered:
+    for key in keys:
         name, note = _COLUMNS.get(key, (key, ""))
         columns.append(Column(name, get=methodcaller("get", key), note=note))
-    table = Table.of(rows, columns)
-    body = scroll(to_html(table), "Numbers per class")
+    body = scroll(to_html(Table.of(rows, columns)), "Numbers per class")
     note = "Click a heading to sort. n/a: the class has no ground truth."
     return Section("classes", "Classes", (Figure("", body, note, wide=True),), lead)
 
@@ -72,19 +71,13 @@ def confusion_section(
 
     `extra` names a last row and a last column that are not classes, where the table has them.
     """
-    kept, note = _drawn_classes(counts, len(classes))
-    places = [kept + ([len(classes)] if name else []) for name in extra]
-    rows, columns = ([classes[i] for i in kept] + ([name] if name else []) for name in extra)
+    drawn, note = _drawn_classes(counts, len(classes))
+    places = [drawn + ([len(classes)] if name else []) for name in extra]
+    rows, columns = ([classes[i] for i in drawn] + ([name] if name else []) for name in extra)
     title = "Confusion matrix"
-    chart = matrix_chart(
-        counts[np.ix_(*places)],
-        rows,
-        columns,
-        title=title,
-        desc=f"{len(rows)} rows (ground truth) by {len(columns)} columns (prediction), in {unit}.",
-        classes=len(kept),
-        shares=shares,
-    )
+    table, known = counts[np.ix_(*places)], len(drawn)
+    desc = f"{len(rows)} rows (ground truth) by {len(columns)} columns (prediction), in {unit}."
+    chart = matrix_chart(table, rows, columns, title=title, desc=desc, classes=known, shares=shares)
     numbers = "percent of the row" if shares else unit
     reading = f"Rows: ground truth. Columns: prediction. Numbers: {numbers}. Colour: share of the row."
     wide = len(columns) > 7  # a small one leaves room for the list next to it
@@ -95,32 +88,30 @@ def confusion_section(
 
 def _drawn_classes(counts: Ints, classes: int) -> tuple[list[int], str]:
     """The classes that are drawn: those that occur, and of many those with the most errors."""
-    true, said = counts[:classes].sum(axis=1), counts[:, :classes].sum(axis=0)
-    wrong = true + said - 2 * np.diagonal(counts)[:classes]
-    seen = np.flatnonzero(true + said > 0)
-    chosen = np.sort(seen[np.argsort(-wrong[seen], kind="stable")[:MOST_CLASSES]])
+    total = counts[:classes].sum(axis=1) + counts[:, :classes].sum(axis=0)
+    wrong = total - 2 * np.diagonal(counts)[:classes]
+    present = np.flatnonzero(total > 0)
+    chosen = np.sort(present[np.argsort(-wrong[present], kind="stable")[:MOST_CLASSES]])
     notes = []
-    if len(chosen) < len(seen):
+    if len(chosen) < len(present):
         notes.append(f"Only the {MOST_CLASSES} classes with the most errors are drawn.")
-    if len(seen) < classes:
-        absent = classes - len(seen)
+    if len(present) < classes:
+        absent = classes - len(present)
         notes.append(f"{absent} classes without ground truth and predictions are not drawn.")
     return chosen.tolist(), " ".join(notes)
 
 
 def _frequent_confusions(counts: Ints, classes: Sequence[str], unit: str, wide: bool) -> tuple[Figure, ...]:
-    """The most frequent mistakes between two classes, if there are any."""
     n = len(classes)
-    inner = counts[:n, :n].copy()
-    np.fill_diagonal(inner, 0)
-    whole = counts[:n].sum(axis=1)
-    best = [divmod(int(k), n) for k in np.argsort(-inner, axis=None, kind="stable")[:_MOST_PAIRS]]
-    pairs = [(i, j) for i, j in best if inner[i, j]]
-    if not pairs:
+    wrong = counts[:n, :n].copy()
+    np.fill_diagonal(wrong, 0)
+    total = counts[:n].sum(axis=1)
+    most = [divmod(int(k), n) for k in np.argsort(-wrong, axis=None, kind="stable")[:_MOST_PAIRS]]
+    rows = [[classes[i], classes[j], wrong[i, j], wrong[i, j] / total[i]] for i, j in most if wrong[i, j]]
+    if not rows:
         return ()
     title = "Most frequent confusions"
     share = Column("share", note=f"share of the {unit} of the true class")
-    rows = [[classes[i], classes[j], inner[i, j], inner[i, j] / whole[i]] for i, j in pairs]
     body = to_html(Table(["true class", "predicted class", unit, share], rows))
     return (Figure(title, scroll(body, title), wide=wide),)
 
@@ -134,7 +125,7 @@ def classify_sections(evaluation: Evaluation) -> tuple[list[Section], WorstImage
     )
     counts = _confusion([r.label for r in records], [r.best for r in records], len(classes))
     other = "other class" if counts[:, -1].any() else ""
-    wrong = sorted((r for r in records if r.best != r.label), key=lambda r: (-_score(r), r.name))
+    wrong = sorted((r for r in records if r.best != r.label), key=lambda r: (-(r.score or 0.0), r.name))
     shots = tuple(GalleryImage(r.name, r.size, (), _prediction_text(r, classes)) for r in wrong[:MOST])
     worst = WorstImages("The wrong predictions with the highest scores.", shots)
     lead = "The top-1 class of each image."
@@ -153,40 +144,29 @@ def class_bars(evaluation: Evaluation, key: str, title: str) -> Figure:
     return Figure(title, scroll(chart, title), note)
 
 
-def _score(record: ClassificationRecord) -> float:
-    return float(record.scores[0]) if len(record.scores) else 0.0
-
-
-def _confusion(true: Sequence[int] | Ints, said: Sequence[int] | Ints, classes: int) -> Ints:
+def _confusion(true: Sequence[int] | Ints, predicted: Sequence[int] | Ints, classes: int) -> Ints:
     """(classes, classes + 1): true class against predicted class; the last column is any other one, −1."""
     table = np.zeros((classes, classes + 1), np.int64)
-    np.add.at(table, (np.asarray(true, np.int64), np.asarray(said, np.int64)), 1)
+    np.add.at(table, (np.asarray(true, np.int64), np.asarray(predicted, np.int64)), 1)
     return table
 
 
 def _scores(records: list[ClassificationRecord]) -> Figure:
     right = true_class_ranks(records)[0] == 0
-    scores = np.array([_score(r) for r in records], np.float64)
+    scores = np.array([r.score or 0.0 for r in records], np.float64)
     inside = not len(scores) or (scores.min() >= 0 and scores.max() <= 1)
+    x_range = (0.0, 1.0) if inside else (float(scores.min()), float(scores.max()) + 1e-9)
     title, desc = "Top-1 score", f"{int(right.sum())} correct, {int((~right).sum())} wrong."
-    chart = histogram(
-        Kind("correct", "right", scores[right]),
-        Kind("wrong", "wrong", scores[~right]),
-        title=title,
-        desc=desc,
-        x_label="score",
-        x_range=(0.0, 1.0) if inside else (float(scores.min()), float(scores.max()) + 1e-9),
-        height=360.0,
-    )
+    kinds = Kind("correct", "right", scores[right]), Kind("wrong", "wrong", scores[~right])
+    chart = histogram(*kinds, title=title, desc=desc, x_label="score", x_range=x_range, height=360.0)
     return Figure(title, chart, "Scores of correct and of wrong predictions.")
 
 
 def _prediction_text(record: ClassificationRecord, classes: tuple[str, ...]) -> str:
     place = int(true_class_ranks([record])[0][0])
     name = classes[record.best] if record.best >= 0 else "a class the dataset does not have"
-    known = place < len(record.top)
-    rank = f"rank {place + 1}" if known else f"not in the top {len(record.top)}"
-    return f"true: {classes[record.label]} ({rank}); predicted: {name} ({_score(record):.2f})"
+    rank = f"rank {place + 1}" if place < len(record.top) else f"not in the top {len(record.top)}"
+    return f"true: {classes[record.label]} ({rank}); predicted: {name} ({record.score or 0.0:.2f})"
 
 
 def single_sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages]:
@@ -194,24 +174,21 @@ def single_sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages]
     classes = evaluation.about.classes
     records = [r for r in evaluation.records if isinstance(r, DetectionRecord)]
     values, labels = single_outputs(records)
-    said = np.array([_predicted_class(r) for r in records], np.int64)
+    predicted = np.array([_predicted_class(r) for r in records], np.int64)
     # IoU of the one detection with the true box, whatever its class.
     boxes = [(r.detections.boxes[:1], r.truth.xyxy) for r in records]
     overlap = np.array([iou(*pair)[0, 0] if len(pair[0]) else 0.0 for pair in boxes], np.float64)
     bars = class_bars(evaluation, "iou_equal", "IoU × class by class")
-    equal = said == labels
+    equal = predicted == labels
     title = "IoU of the box with the true box"
-    right, wrong = (
-        Kind("correct class", "right", overlap[equal]),
-        Kind("wrong class", "wrong", overlap[~equal]),
-    )
-    chart = histogram(right, wrong, title=title, x_label="IoU", height=360.0)
+    kinds = Kind("correct class", "right", overlap[equal]), Kind("wrong class", "wrong", overlap[~equal])
+    chart = histogram(*kinds, title=title, x_label="IoU", height=360.0)
     note = "One box per image, by whether its class is correct. A wrong class counts as 0 in the metric."
     overview = Section("overlap", "Overlap", (Figure(title, chart, note), bars))
-    counts = _confusion(labels, said, len(classes))
-    nothing = "missed" if counts[:, -1].any() else ""
+    counts = _confusion(labels, predicted, len(classes))
+    extra = ("", "missed" if counts[:, -1].any() else "")
     lead = "The object of each image."
-    confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=("", nothing))
+    confusion = confusion_section(counts, classes, lead=lead, unit="images", extra=extra)
     order = [i for i in np.lexsort((overlap, values))[:MOST].tolist() if values[i] < 1.0]
     shots = tuple(_shot(records[i], float(values[i]), float(overlap[i]), classes) for i in order)
     worst = WorstImages("Ranked by IoU × [class equal], lowest first; ties by IoU.", shots)
@@ -224,13 +201,13 @@ def _predicted_class(record: DetectionRecord) -> int:
 
 
 def _shot(record: DetectionRecord, value: float, overlap: float, classes: tuple[str, ...]) -> GalleryImage:
-    true, found = int(record.truth.classes[0]), _predicted_class(record)
-    marks = [Mark.of(record.truth.xyxy[0], "truth" if found >= 0 else "missed", classes[true])]
+    true, predicted = int(record.truth.classes[0]), _predicted_class(record)
+    marks = [Mark.of(record.truth.xyxy[0], "truth" if predicted >= 0 else "missed", classes[true])]
     text = "no detection"
-    if found >= 0:
-        name = f"{classes[found]} {record.detections.scores[0]:.2f}"
-        marks.append(Mark.of(record.detections.boxes[0], "right" if found == true else "wrong", name))
-        text = f"IoU {overlap:.3f}, {'correct' if found == true else 'wrong'} class"
+    if predicted >= 0:
+        name = f"{classes[predicted]} {record.detections.scores[0]:.2f}"
+        marks.append(Mark.of(record.detections.boxes[0], "right" if predicted == true else "wrong", name))
+        text = f"IoU {overlap:.3f}, {'correct' if predicted == true else 'wrong'} class"
     return GalleryImage(record.name, record.size, tuple(marks), f"IoU × class {value:.3f}: {text}")
 
 
@@ -239,9 +216,7 @@ def segment_sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages
     classes = evaluation.about.classes
     records = [r for r in evaluation.records if isinstance(r, SegmentationRecord)]
     means = np.array([segmentation_result(r.confusion).mean_iou for r in records], np.float64)
-    total = (
-        np.sum([r.confusion for r in records], axis=0) if records else np.zeros((len(classes),) * 2, np.int64)
-    )
+    total = sum((r.confusion for r in records), np.zeros((len(classes),) * 2, np.int64))
     title = "Mean IoU of each image"
     known = Kind("images", "right", means[np.isfinite(means)])
     chart = histogram(known, None, title=title, x_label="mean IoU of the image")
@@ -250,15 +225,10 @@ def segment_sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages
     overview = Section("overlap", "Overlap", (bars, Figure(title, chart, note)))
     lead = "All pixels of all images, without those that the ground truth marks as ignored."
     confusion = confusion_section(total, classes, lead=lead, unit="pixels", shares=True)
-    shots = tuple(
-        GalleryImage(records[i].name, records[i].size, (), _mask_text(records[i], float(means[i]), classes))
-        for i in np.argsort(means, kind="stable")[:MOST].tolist()
-        if means[i] < 1.0
-    )
-    definition = (
-        "Ranked by mean IoU of the image, lowest first. "
-        "A run stores pixel counts, not masks, so none are drawn."
-    )
+    lowest = [(records[i], float(means[i])) for i in np.argsort(means, kind="stable")[:MOST] if means[i] < 1]
+    shots = tuple(GalleryImage(r.name, r.size, (), _mask_text(r, mean, classes)) for r, mean in lowest)
+    definition = "Ranked by mean IoU of the image, lowest first. "
+    definition += "A run stores pixel counts, not masks, so none are drawn."
     return [overview, class_section(evaluation.result), confusion], WorstImages(definition, shots)
 
 

@@ -1,4 +1,4 @@
-"""`holdfast evaluate`: a model on a dataset, two COCO files, or the lecture's example."""
+"""`holdfast evaluate`: a model on a dataset, two COCO files, or the lecture's example; and `--explain`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from holdfast.config.options import changed, field_of
 from holdfast.config.output import say
-from holdfast.core.errors import InputError
+from holdfast.core.errors import InputError, UnknownName
+from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.options import EvaluateOptions
-from holdfast.evaluate.score import score_files
-from holdfast.evaluate.tables import WORST, as_json, class_table, counts_table, csv_table, headline
+from holdfast.evaluate.score import (
+    WORST,
+    Settings,
+    as_json,
+    class_table,
+    counts_table,
+    csv_table,
+    headline,
+    score_files,
+    tables,
+)
+from holdfast.metrics.boxes import DetectionTable, TruthTable
+from holdfast.metrics.cocofile import read_predictions, read_truth
 
 if TYPE_CHECKING:
     from holdfast.evaluate.result import Evaluation
@@ -50,20 +64,18 @@ def evaluate(options: EvaluateOptions) -> int:
         settings = options.settings()
         result = score_files(options.truth, options.predictions, settings)
         options.write_json(as_json(result))
-        _print(options, result)
+        _print_tables(options, result)
         if options.explain:
-            from holdfast.evaluate import explain
-
-            text = explain.explain_files(options.truth, options.predictions, settings, options.class_)
+            true = read_truth(options.truth)
+            boxes = true.table, read_predictions(options.predictions, true)
+            text = _explain_class(*boxes, true.image_names, true.class_names, settings, options.class_)
             say("\n" + text, sys.stderr if options.csv else sys.stdout)
         return 0
     if files:
         raise InputError("expected MODEL DATA, or both --truth FILE and --predictions FILE")
     if not options.explain or options.model:
         raise InputError("expected MODEL DATA, --truth with --predictions, or --explain; see --help")
-    from holdfast.evaluate import explain
-
-    text, result = explain.explain_lecture()
+    text, result = _explain_lecture()
     options.write_json(result)
     say(text)
     return 0
@@ -79,17 +91,18 @@ def print_data_notes(plan: EvaluationPlan) -> None:
 
 def run_plan(plan: EvaluationPlan, options: EvaluateOptions) -> int:
     """Run the plan, print its result and return the exit code."""
-    from holdfast.engine.progress import progress
-    from holdfast.evaluate import explain, run
+    from holdfast.engine.executor import progress
+    from holdfast.evaluate import per_image, run
     from holdfast.evaluate.difference import difference
-    from holdfast.evaluate.per_image import check_task, records_of, write_records
     from holdfast.evaluate.result import open_run
 
     task = plan.model.card.task
     stated = [f"--{name}" for name in ("rule", "iou", "score") if getattr(options, name) is not None]
     if stated and task != "detect":
         raise InputError(f"{', '.join(stated)}: only detectors have an AP; this model's task is {task}")
-    check_task(options, task)
+    per_image_files = options.predictions_out or options.per_image
+    if per_image_files:
+        per_image.check_task(options, task)
     before = open_run(options.against) if options.against else None
     if options.explain and task != "detect":
         raise InputError(f"--explain: only detectors have an AP; this model's task is {task}")
@@ -103,36 +116,37 @@ def run_plan(plan: EvaluationPlan, options: EvaluateOptions) -> int:
     with progress("evaluate", len(plan.dataset)) as step:
         done = run.evaluate(plan, step)
     folder = run.run_folder(plan)
-    write_records(options, [records_of(done)], plan.dataset)
+    if per_image_files:
+        per_image.write_records(options, [per_image.records_of(done)], plan.dataset)
     change = difference(before, done) if before else None
     extra = {"run": str(folder), "failed": len(done.failed)}
     against = {"against": {"run": str(options.against), **change.to_plain()}} if change else {}
     options.write_json({**as_json(done.result), **extra, **against})
-    _print(options, done.result)
+    _print_tables(options, done.result)
     more = sys.stderr if options.csv else sys.stdout
     if options.explain:
-        say("\n" + explain.explain_run(done, plan.settings, options.class_), more)
+        records = [record for record in done.records if isinstance(record, DetectionRecord)]
+        names = tuple(record.name for record in records)
+        text = _explain_class(*tables(records), names, done.about.classes, plan.settings, options.class_)
+        say("\n" + text, more)
     if change:
         say(f"\nAgainst {options.against}: {change}.", more)
     return _finish(done, folder)
 
 
-def _print(options: EvaluateOptions, result: Mapping[str, Any]) -> None:
-    """Print the tables of a result."""
+def _print_tables(options: EvaluateOptions, result: Mapping[str, Any]) -> None:
     if options.csv:
         return options.print_table(csv_table(result))
     top = None if options.all_classes else options.top or WORST
-    classes = class_table(result, top=top, every=options.markdown or options.latex)
-    tables = [table for table in (headline(result), counts_table(result), classes) if table is not None]
-    for place, table in enumerate(tables):
-        if place:
-            say("")
+    classes = class_table(result, top=top, all_columns=options.markdown or options.latex)
+    for table in filter(None, (headline(result), counts_table(result), classes)):
         options.print_table(table)
+        if table is not classes:
+            say("")
     return None
 
 
 def _finish(done: Evaluation, folder: Path) -> int:
-    """Print notes and failures to standard error and return the exit code."""
     warnings = done.result.get("warnings", ())
     for note in done.notes[:10]:
         sys.stderr.write(f"{'warning' if note in warnings else 'note':8} {note}\n")
@@ -146,3 +160,35 @@ def _finish(done: Evaluation, folder: Path) -> int:
         )
     sys.stderr.write(f"run      {folder} (holdfast report {shlex.quote(str(folder))} -o report.html)\n")
     return 4 if done.failed else 0
+
+
+def _explain_lecture() -> tuple[str, dict[str, Any]]:
+    from holdfast.metrics.explain import LECTURE_SCORES, explain_lecture, lecture_text
+
+    story = explain_lecture()
+    at = {f"{s:g}": {k: getattr(story.at(s), k) for k in ("tp", "fp", "fn")} for s in LECTURE_SCORES}
+    steps = [dict(vars(step)) for step in story.steps]
+    return lecture_text(story), {"AP": story.ap, "at_score": at, "steps": steps, **story.by_interpolation}
+
+
+def _explain_class(
+    truth: TruthTable,
+    detections: DetectionTable,
+    images: tuple[str, ...],
+    classes: tuple[str, ...],
+    settings: Settings,
+    class_name: str | None,
+) -> str:
+    from holdfast.metrics.explain import explain, explanation_text
+
+    if class_name is not None and class_name not in classes:
+        raise UnknownName("class", class_name, classes)
+    if not classes:
+        raise InputError("--explain: the ground truth has no class to explain")
+    counts = np.bincount(truth.category, minlength=len(classes))
+    index = classes.index(class_name) if class_name is not None else int(counts.argmax())
+    known: dict[str, Any] = {"images": len(images), "class_names": classes, "class_index": index}
+    story = explain(truth, detections, settings.rule, iou=settings.iou, **known)
+    hint = "" if class_name else " (the class with the most true boxes; --class NAME selects another)"
+    text = explanation_text(story, scores=(settings.score,), image_names=images)
+    return f"AP step by step{hint}\n\n{text}"

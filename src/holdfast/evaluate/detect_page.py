@@ -11,8 +11,8 @@ from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import tables
 from holdfast.metrics.coco import AREAS
 from holdfast.metrics.curves import Curve, hundred_one_points
-from holdfast.metrics.detection import DetectionResult, confusion, evaluate, passes
-from holdfast.metrics.matching import FALSE_POSITIVE, TRUE_POSITIVE, match
+from holdfast.metrics.detection import DetectionResult, evaluate, passes
+from holdfast.metrics.matching import FALSE_POSITIVE, TRUE_POSITIVE
 from holdfast.metrics.rules import rule_named
 from holdfast.report.charts.bars import Bar, Stack, bar_chart, stacked_chart
 from holdfast.report.charts.histogram import Kind, histogram
@@ -94,15 +94,11 @@ def _curve_figure(d: MatchedDetections) -> Figure:
     named = weakest if len(present) <= _NAMED else weakest[:_WEAKEST]
     shown = weakest[:_MOST_LINES]
     bins = 150 if len(shown) <= 30 else 75
-    lines = [
-        ChartLine(
-            d.classes[i],
-            *_drawn_points(d.result.curves[i], bins),
-            colour=named.index(i) + 1 if i in named else 0,
-            note=f"AP {d.result.ap[i]:.3f}",
-        )
-        for i in shown
-    ]
+    lines = []
+    for i in shown:
+        colour, note = named.index(i) + 1 if i in named else 0, f"AP {d.result.ap[i]:.3f}"
+        points = _drawn_points(d.result.curves[i], bins)
+        lines.append(ChartLine(d.classes[i], *points, colour=colour, note=note))
     if len(present) > 1:
         mean = np.mean([hundred_one_points(d.result.curves[i]) for i in present], axis=0)
         note = f"mAP {d.result.mean_ap:.3f}"
@@ -126,11 +122,9 @@ def _drawn_points(curve: Curve, bins: int) -> tuple[Floats, Floats]:
 
 
 def _ap_figure(d: MatchedDetections) -> Figure:
-    order = sorted(range(len(d.classes)), key=lambda i: (np.isnan(d.result.ap[i]), -d.result.ap[i], i))
-    bars = [
-        Bar(d.classes[i], float(d.result.ap[i]), f"{int(d.result.matches.positives[i]):,} true boxes")
-        for i in order
-    ]
+    ap, boxes = d.result.ap, d.result.matches.positives
+    order = sorted(range(len(d.classes)), key=lambda i: (np.isnan(ap[i]), -ap[i], i))
+    bars = [Bar(d.classes[i], float(ap[i]), f"{int(boxes[i]):,} true boxes") for i in order]
     title = f"AP by class at {d.overlap}"
     chart = bar_chart(bars, title=title, desc="Best class first.", mean=d.result.mean_ap)
     kind, mean = d.result.rule.interpolation, d.result.mean_ap
@@ -158,15 +152,9 @@ def _score_figure(d: MatchedDetections) -> Figure:
     right = Kind("true positives", "right", m.score[m.outcome == TRUE_POSITIVE])
     false = Kind("false positives", "wrong", m.score[m.outcome == FALSE_POSITIVE])
     title = "Scores of true and false positives"
-    chart = histogram(
-        right,
-        false,
-        title=title,
-        x_label="score",
-        line=d.result.score,
-        logarithmic=True,
-        desc=f"{len(right.values)} true positives, {len(false.values)} false positives at any score.",
-    )
+    desc = f"{len(right.values)} true positives, {len(false.values)} false positives at any score."
+    line = d.result.score
+    chart = histogram(right, false, title=title, desc=desc, x_label="score", line=line, logarithmic=True)
     return Figure(title, chart, "All detections at any score. The line is the score threshold.")
 
 
@@ -207,10 +195,10 @@ def _missed(d: MatchedDetections) -> Bools:
 
 def worst(d: MatchedDetections) -> WorstImages:
     """The images with the most missed objects and the highest-scored false positives."""
-    images, missed, found = len(d.records), _missed(d), d.result.detections
+    images, missed, detections = len(d.records), _missed(d), d.result.detections
     false = d.result.matches.detection[_passing(d, FALSE_POSITIVE)]
     error = np.bincount(d.result.truth.image[missed], minlength=images).astype(np.float64)
-    error += np.bincount(found.image[false], found.score[false], minlength=images)
+    error += np.bincount(detections.image[false], detections.score[false], minlength=images)
     order = [i for i in np.argsort(-error, kind="stable")[:MOST].tolist() if error[i] > 0]
     definition = (
         f"Ranked by the number of missed objects plus the scores of false positives at {d.at}; "
@@ -220,7 +208,7 @@ def worst(d: MatchedDetections) -> WorstImages:
 
 
 def _shot(d: MatchedDetections, image: int, error: float, missed: Bools) -> GalleryImage:
-    record, m, truth, found = d.records[image], d.result.matches, d.result.truth, d.result.detections
+    record, m, truth, detections = d.records[image], d.result.matches, d.result.truth, d.result.detections
     kind: MarkKind
     marks = []
     for row in np.flatnonzero(truth.image == image).tolist():
@@ -230,8 +218,8 @@ def _shot(d: MatchedDetections, image: int, error: float, missed: Bools) -> Gall
     here = (m.image == image) & passes(m.score, d.result.score, d.result.rule)
     for row, outcome in zip(m.detection[here].tolist(), m.outcome[here].tolist(), strict=True):
         kind = "right" if outcome == TRUE_POSITIVE else "wrong" if outcome == FALSE_POSITIVE else "ignored"
-        text = f"{d.classes[found.category[row]]} {found.score[row]:.2f}"
-        marks.append(Mark.of(found.xyxy[row], kind, text))
+        text = f"{d.classes[detections.category[row]]} {detections.score[row]:.2f}"
+        marks.append(Mark.of(detections.xyxy[row], kind, text))
     text = f"error {error:.2f}: {_error_text(d, record)}"
     return GalleryImage(record.name, record.size, tuple(marks), text)
 
@@ -240,8 +228,7 @@ def _error_text(d: MatchedDetections, record: DetectionRecord) -> str:
     """The errors on one image, in words."""
     truth, found = tables([record])
     r, n = d.result, len(d.classes)
-    matches = match(truth, found, r.rule, r.iou, images=1, classes=n)
-    table = confusion(truth, found, matches, r.rule, r.iou, r.score, images=1)
-    right, mixed, missed, false = _outcomes(table)
+    here = evaluate(truth, found, r.rule, images=1, classes=n, iou=r.iou, score=r.score)
+    right, mixed, missed, false = _outcomes(here.confusion)
     counts = {"missed": missed, "of the wrong class": mixed, "false positive": false, "correct": right}
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no detection"

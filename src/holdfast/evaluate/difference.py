@@ -44,22 +44,21 @@ from holdfast.report.tables import many
 SAME_BOX = 0.5  # IoU from which two boxes are one prediction
 RIGHT_OR_WRONG = ("classify", "single")  # tasks in which an image is right or wrong
 CHANGED_SHARE = 0.01  # share of the grid's points from which a label map is another
-# What the count of changed images counts, by task: as the heading of a column, and as a sentence.
-COUNTED: dict[str, tuple[str, str]] = {
-    "classify": ("top-1 class changed", "Top-1 class changed: the highest-scored class differs."),
+# What the count of changed images counts, by task: as the heading of a column, and what that means.
+_COUNTED = {
+    "classify": ("top-1 class changed", "the highest-scored class differs."),
     "detect": (
         "detections lost or gained",
         (
-            "Detections lost or gained: no match of the same class at IoU ≥ 0.5 in the other run; a box that "
-            "moves less can change AP, but is not counted."
+            "no match of the same class at IoU ≥ 0.5 in the other run; a box that moves less can change AP, "
+            "but is not counted."
         ),
     ),
-    "single": (
-        "class or box changed",
-        "Class or box changed: the class differs, or the boxes overlap with IoU < 0.5.",
-    ),
-    "segment": ("labels changed", "Labels changed: at least 1% of the labels of the image differ."),
+    "single": ("class or box changed", "the class differs, or the boxes overlap with IoU < 0.5."),
+    "segment": ("labels changed", "at least 1% of the labels of the image differ."),
 }
+# The same, with a whole sentence.
+COUNTED = {task: (name, f"{name.capitalize()}: {text}") for task, (name, text) in _COUNTED.items()}
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,8 @@ class Changes:
     def __str__(self) -> str:
         words = f"{COUNTED[self.task][0]} in {self.images} of {many(self.of, 'image')}"
         if self.boxes_lost is not None:
-            return (
-                f"{words} ({self.boxes_lost} lost, {self.boxes_gained} gained; matched at IoU ≥ {SAME_BOX})"
-            )
+            boxes = f"{self.boxes_lost} lost, {self.boxes_gained} gained"
+            return f"{words} ({boxes}; matched at IoU ≥ {SAME_BOX})"
         return words if self.points is None else f"{words} ({self.points:.2%} of all labels)"
 
 
@@ -96,11 +94,9 @@ def changes(before: Sequence[Record], after: Sequence[Record], task: Task, setti
             return Changes(task, other, len(pairs))
         shares = np.array([float((a.grid != b.grid).mean()) for a, b in pairs])
         return Changes(task, int((shares >= CHANGED_SHARE).sum()), len(pairs), points=float(shares.mean()))
-    moved = np.array(
-        [unmatched_counts(_above_threshold(a, settings), _above_threshold(b, settings)) for a, b in pairs],
-        np.int64,
-    )
-    lost, gained = moved.reshape(-1, 2).sum(axis=0).tolist()
+    shown = [(_above_threshold(a, settings), _above_threshold(b, settings)) for a, b in pairs]
+    moved = np.array([unmatched_counts(*pair) for pair in shown], np.int64).reshape(-1, 2)
+    lost, gained = moved.sum(axis=0).tolist()
     return Changes(task, int(moved.any(axis=1).sum()), len(pairs), lost, gained)
 
 
@@ -114,9 +110,8 @@ def _single_changed(before: DetectionRecord, after: DetectionRecord) -> bool:
 
 
 def _above_threshold(record: DetectionRecord, settings: Settings) -> Detections:
-    """The detections that a system with this score threshold shows."""
-    found = record.detections
-    return found.take(passes(found.scores, settings.score, settings.rule))
+    scores = record.detections.scores
+    return record.detections.take(passes(scores, settings.score, settings.rule))
 
 
 def unmatched_counts(first: Detections, second: Detections) -> tuple[int, int]:
@@ -150,33 +145,32 @@ def _newly_wrong(before: Sequence[Record], after: Sequence[Record], task: Task, 
     score and IoU thresholds is missed; segment: the share of correct pixels fell by at least 1%.
     """
     if task == "detect":
-        (image, found), (_, found_after) = (
-            _detected_objects(records, settings) for records in (before, after)
-        )
-        return np.isin(np.arange(len(before)), image[found & ~found_after])
+        image, detected = _detected_objects(before, settings)
+        lost = detected & ~_detected_objects(after, settings)[1]
+        return np.isin(np.arange(len(before)), image[lost])
     if task == "segment":
-        counts = [
-            [r.confusion for r in records if isinstance(r, SegmentationRecord)] for records in (before, after)
-        ]
-        first, second = (np.array([np.trace(c) / max(1, int(c.sum())) for c in side]) for side in counts)
+        first, second = _pixel_accuracy(before), _pixel_accuracy(after)
         return np.asarray(first - second >= CHANGED_SHARE)
     return np.asarray(_correct(task, before) & ~_correct(task, after))
+
+
+def _pixel_accuracy(records: Sequence[Any]) -> Floats:
+    return np.array([np.trace(r.confusion) / max(1, int(r.confusion.sum())) for r in records])
 
 
 def _detected_objects(records: Sequence[Any], settings: Settings) -> tuple[Ints, Bools]:
     """The image of every true box, and whether it is found at the score and IoU thresholds."""
     truth, detections = tables(records)
     classes = int(max((c.max() for c in (truth.category, detections.category) if len(c)), default=0)) + 1
-    found = match(truth, detections, settings.rule, settings.iou, images=len(records), classes=classes)
-    hit = np.zeros(len(truth), bool)
-    counted = (found.outcome == TRUE_POSITIVE) & passes(found.score, settings.score, settings.rule)
-    hit[found.truth[counted]] = True
-    return truth.image, hit
+    m = match(truth, detections, settings.rule, settings.iou, images=len(records), classes=classes)
+    detected = np.zeros(len(truth), bool)
+    detected[m.truth[(m.outcome == TRUE_POSITIVE) & passes(m.score, settings.score, settings.rule)]] = True
+    return truth.image, detected
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredRun:
-    """One run, ready to be compared with any number of others: what was computed once is kept.
+    """One run, ready to be compared with any number of others.
 
     `records` have the evaluated classes' numbers and no failures (see `realign`).
     """
@@ -185,7 +179,7 @@ class ScoredRun:
     task: Task
     classes: tuple[str, ...] = field(repr=False)
     settings: Settings
-    kept: dict[Any, Floats] = field(default_factory=dict, repr=False)
+    computed: dict[Any, Floats] = field(default_factory=dict, repr=False)  # by images, seed and replicates
 
     @property
     def metric(self) -> str:
@@ -248,17 +242,15 @@ class Difference:
         return {"metric": self.metric, "images": self.images, **sides, **ends, "changed": self.changed}
 
     def __str__(self) -> str:
-        lost = self.points_lost
-        estimate = lost_text(lost.estimate)
+        lost, flips = self.points_lost, self.flips
         span = interval_text(*facing(lost.estimate, lost.low, lost.high))
         words = f"95% interval {span}, {significance(lost.low, lost.high, self.images)}"
         if span == "no difference":
             words = "no difference on any image"
-        right = (
-            f"; {self.flips.lost} correct before only, {self.flips.gained} after only" if self.flips else ""
-        )
+        words += f"; {flips.lost} correct before only, {flips.gained} after only" if flips else ""
         rule = f"{self.rule}, " if self.rule else ""
-        return f"{self.metric} ({rule}n = {self.images}): {estimate}, {words}{right}; {self.changes}"
+        metric = f"{self.metric} ({rule}n = {self.images})"
+        return f"{metric}: {lost_text(lost.estimate)}, {words}; {self.changes}"
 
 
 def scored_run(plan: EvaluationPlan, alignment: Alignment, records: Sequence[Record]) -> ScoredRun:
@@ -279,19 +271,19 @@ def compare(before: ScoredRun, after: ScoredRun, *, seed: int = 0, replicates: i
     """The main metric of `after` minus that of `before` on their common images, in the order of `before`."""
     if (before.task, before.classes, before.settings) != (after.task, after.classes, after.settings):
         raise InputError("expected two runs of the same task, classes and rule; evaluate both alike")
+    task, settings = after.task, after.settings
     first, second = _pair_records(before.records, after.records)
     old, new = _values(before, first, seed, replicates), _values(after, second, seed, replicates)
+    has_flips = task in RIGHT_OR_WRONG
     return Difference(
         metric=after.metric,
-        rule=after.settings.rule.name if after.task == "detect" else "",
+        rule=settings.rule.name if task == "detect" else "",
         images=len(second),
         interval=paired(old, new),
         before=float(old[0]),
         after=float(new[0]),
-        changes=changes(first, second, after.task, after.settings),
-        flips=flips(_correct(after.task, first), _correct(after.task, second))
-        if after.task in RIGHT_OR_WRONG
-        else None,
+        changes=changes(first, second, task, settings),
+        flips=flips(_correct(task, first), _correct(task, second)) if has_flips else None,
     )
 
 
@@ -329,11 +321,11 @@ def common_images(before: ScoredRun, after: ScoredRun) -> tuple[str, ...]:
 
 
 def _pair_records(before: Sequence[Record], after: Sequence[Record]) -> tuple[list[Record], list[Record]]:
-    found = {r.name: r for r in after}
-    first = [r for r in before if r.name in found]
+    by_name = {r.name: r for r in after}
+    first = [r for r in before if r.name in by_name]
     if not first:
         raise InputError("the two runs have no image in common")
-    second = [found[r.name] for r in first]
+    second = [by_name[r.name] for r in first]
     for old, new in zip(first, second, strict=True):
         if not same_truth(old, new):
             raise InputError(
@@ -363,9 +355,9 @@ def _truth_key(record: Record) -> object:
 def _values(side: ScoredRun, records: Sequence[Record], seed: int, replicates: int) -> Floats:
     """The metric of these records of the side, then that of each draw; computed once."""
     key = (tuple(r.name for r in records), seed, replicates)
-    if key not in side.kept:
-        side.kept[key] = _bootstrap(side, records, seed, replicates)
-    return side.kept[key]
+    if key not in side.computed:
+        side.computed[key] = _bootstrap(side, records, seed, replicates)
+    return side.computed[key]
 
 
 def _bootstrap(side: ScoredRun, records: Sequence[Any], seed: int, replicates: int) -> Floats:
@@ -375,23 +367,22 @@ def _bootstrap(side: ScoredRun, records: Sequence[Any], seed: int, replicates: i
     if side.task == "detect":
         matches = match_levels(records, len(side.classes), side.settings)
         return map_values(matches, side.settings.rule, len(records), rng, replicates=replicates)
-    column = true_class_ranks(records)[0] == 0 if side.task == "classify" else single_outputs(records)[0]
-    return mean_values(np.asarray(column, np.float64), rng, replicates=replicates)
+    values = _correct("classify", records) if side.task == "classify" else single_outputs(records)[0]
+    return mean_values(values.astype(np.float64), rng, replicates=replicates)
 
 
 def match_levels(
     records: Sequence[Any], classes: int, settings: Settings, levels: Sequence[float] = ()
 ) -> list[Matches]:
     """The matches of all detections of the records at each IoU level (default: the levels of the metric)."""
-    rule, (truth, found) = settings.rule, tables(records)
+    rule, boxes, images = settings.rule, tables(records), len(records)
     levels = levels or (IOU_THRESHOLDS.tolist() if rule.name == "coco" else [settings.iou])
-    known: dict[str, Any] = {"images": len(records), "classes": classes}
-    known["prepared"] = prepare(truth, found, rule, len(records))
-    return [match(truth, found, rule, level, **known) for level in levels]
+    prepared = prepare(*boxes, rule, images)
+    return [match(*boxes, rule, x, images=images, classes=classes, prepared=prepared) for x in levels]
 
 
 def _correct(task: Task, records: Sequence[Any]) -> Bools:
     """Which images are correct, (n,), for tasks where an image is correct or wrong."""
-    return np.asarray(
-        true_class_ranks(records)[0] == 0 if task == "classify" else single_outputs(records)[0] > 0.5
-    )
+    if task == "classify":
+        return np.asarray(true_class_ranks(records)[0] == 0)
+    return np.asarray(single_outputs(records)[0] > 0.5)

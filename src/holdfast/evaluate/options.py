@@ -214,8 +214,7 @@ class RecordOptions(Options, group=OUTPUT):
         Path | None, Option("Write all detections to this JSON file, in the results format of COCO.")
     ] = None
     per_image: Annotated[
-        Path | None,
-        Option("Write one row per image to this CSV file: true and false positives, misses, AP."),
+        Path | None, Option("Write one row per image to this CSV file: true and false positives, misses, AP.")
     ] = None
 
     def check_records(self) -> None:

@@ -8,7 +8,7 @@ from holdfast.core.errors import HoldfastError, InputError
 from holdfast.data.open import open_dataset
 from holdfast.engine.store import printable
 from holdfast.evaluate.result import Evaluation, RunInfo
-from holdfast.evaluate.tables import RANKED_BY
+from holdfast.evaluate.score import RANKED_BY
 from holdfast.report.gallery import Picture, WorstImages, gallery
 from holdfast.report.html import SIZE_LIMIT, document, write_page
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, flat, fragment, scroll
@@ -52,12 +52,11 @@ def page(evaluation: Evaluation, picture: Picture, more: Sequence[Section] = ())
     `more` are sections of other engines on the same model and data; they come before the details.
     """
     parts, worst = task_sections(evaluation)
-    parts = [*more, *parts]
-    trouble = trouble_section(evaluation)
-    rest = [*([trouble] if trouble else []), run_section(evaluation)]
-    size = len(document(_document(evaluation, [*parts, *rest])).encode())
-    images = gallery(worst, picture, SIZE_LIMIT - size - 200_000) if worst.shots else None
-    return document(_document(evaluation, [*parts, *([images] if images else []), *rest]))
+    before = [*more, *parts]
+    after = [s for s in (trouble_section(evaluation), run_section(evaluation)) if s is not None]
+    size = len(document(_document(evaluation, [*before, *after])).encode())
+    images = [gallery(worst, picture, SIZE_LIMIT - size - 200_000)] if worst.shots else []
+    return document(_document(evaluation, [*before, *images, *after]))
 
 
 def write(evaluation: Evaluation, out: Path, picture: Picture, more: Sequence[Section] = ()) -> Path:
@@ -116,7 +115,7 @@ def cards(result: dict[str, Any]) -> tuple[tuple[Card, ...], tuple[Card, ...]]:
 
 def verdict(evaluation: Evaluation) -> str:
     """The result in one sentence, and what to look at next."""
-    return f"{_summary(evaluation)}{_next_step(evaluation)}"
+    return _summary(evaluation) + _next_step(evaluation)
 
 
 def _summary(evaluation: Evaluation) -> str:
@@ -124,9 +123,9 @@ def _summary(evaluation: Evaluation) -> str:
     images, task = len(evaluation.records), evaluation.about.task
     if {"tp", "fp", "fn"} <= counted.keys():
         tp, fp, fn = (int(counted[k]) for k in ("tp", "fp", "fn"))
-        found = f"{_count_text(tp, tp + fn, 'objects')} are detected" if tp + fn else "there are no objects"
+        objects = f"{_count_text(tp, tp + fn, 'objects')} are detected" if tp + fn else "there are no objects"
         right = f"{_percent(tp, tp + fp)} of the detections are correct" if tp + fp else "nothing is detected"
-        return f"At score threshold {counted.get('score', 0):g}, {found}, and {right}."
+        return f"At score threshold {counted.get('score', 0):g}, {objects}, and {right}."
     if task == "classify" and metrics.get("top1") is not None:
         good = _count_text(round(metrics["top1"] * images), images, "images")
         return f"The top-1 class is correct for {good}."
@@ -163,16 +162,16 @@ def _count(result: dict[str, Any]) -> str:
     return f", n = {result['images']}" if "images" in result else ""
 
 
-def _count_text(part: int, whole: int, things: str) -> str:
-    return f"{grouped(part)} of {grouped(whole)} {things} ({_percent(part, whole)})"
+def _count_text(part: int, total: int, things: str) -> str:
+    return f"{grouped(part)} of {grouped(total)} {things} ({_percent(part, total)})"
 
 
-def _percent(part: int, whole: int) -> str:
+def _percent(part: int, total: int) -> str:
     """The share in percent; 100% only if it is all, 0% only if it is none."""
-    if not whole:
+    if not total:
         return "n/a"
-    share = 100 * part / whole
-    near = "> 99.9" if part < whole and share > 99.9 else "< 0.1" if part and share < 0.1 else f"{share:.1f}"
+    share = 100 * part / total
+    near = "> 99.9" if part < total and share > 99.9 else "< 0.1" if part and share < 0.1 else f"{share:.1f}"
     return f"{near.removesuffix('.0')}%"
 
 
@@ -192,16 +191,16 @@ def facts(evaluation: Evaluation) -> tuple[tuple[str, str], ...]:
 
 def alerts(evaluation: Evaluation) -> tuple[Alert, ...]:
     """Warnings above the numbers: doubtful decoding, failures, guesses, problems of the data."""
-    found = [Alert(line, "trouble") for line in evaluation.result.get("warnings", ())]
+    alerts = [Alert(line, "trouble") for line in evaluation.result.get("warnings", ())]
     if failed := len(evaluation.failed):
-        whole, is_are = many(failed + len(evaluation.records), "image"), "is" if failed == 1 else "are"
-        found.append(Alert(f"{failed} of {whole} failed and {is_are} not included in the numbers", "trouble"))
+        total, verb = many(failed + len(evaluation.records), "image"), "is" if failed == 1 else "are"
+        alerts.append(Alert(f"{failed} of {total} failed and {verb} not included in the numbers", "trouble"))
     if guessed := len(evaluation.about.model.get("guessed", ())):
         what, verb = many(guessed, "property", "properties"), "is" if guessed == 1 else "are"
-        found.append(Alert(f"{what} of the model {verb} guessed, because there is no card", "run"))
+        alerts.append(Alert(f"{what} of the model {verb} guessed, because there is no card", "run"))
     if problems := problem_count(evaluation.about):
-        found.append(Alert(f"{many(problems, 'problem')} found in the data", "trouble"))
-    return tuple(found)
+        alerts.append(Alert(f"{many(problems, 'problem')} found in the data", "trouble"))
+    return tuple(alerts)
 
 
 def run_section(evaluation: Evaluation) -> Section:
@@ -228,12 +227,10 @@ def trouble_section(evaluation: Evaluation) -> Section | None:
     figures = []
     if failed:
         rows = [(f.name, f.reason) for f in failed[:_LISTED]]
-        body = to_html(Table(["image", "reason"], rows), sortable=len(rows) > 1)
+        body = scroll(to_html(Table(["image", "reason"], rows), sortable=len(rows) > 1), "Failed images")
         note = "These images could not be read, decoded or run, and are not included in the numbers."
         note += f" The first {_LISTED} are listed." if len(failed) > _LISTED else ""
-        figures.append(
-            Figure(f"Failed images ({len(failed)})", scroll(body, "Failed images"), note, wide=True)
-        )
+        figures.append(Figure(f"Failed images ({len(failed)})", body, note, wide=True))
     for title, lines, count in (
         ("Notes", list(notes), len(notes)),
         ("Problems of the data", problems, problem_count(evaluation.about)),
@@ -253,14 +250,14 @@ def problem_count(about: RunInfo) -> int:
 
 def _to_text(values: dict[str, Any], keys: tuple[str, ...]) -> dict[str, str]:
     """The named values as text, nested values flattened."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for key in keys:
         value = values.get(key)
         if isinstance(value, dict):
-            found |= {f"{key}: {k}": v for k, v in flat(value).items()}
+            texts |= {f"{key}: {k}": v for k, v in flat(value).items()}
         elif value not in (None, ""):
-            found[key] = str(value)
-    return found
+            texts[key] = str(value)
+    return texts
 
 
 def pictures(evaluation: Evaluation) -> Callable[[str], bytes | None]:

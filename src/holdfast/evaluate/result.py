@@ -102,14 +102,14 @@ class Evaluation(Result):
     @cached_property
     def interval(self) -> "Interval | None":
         """The main metric with its 95% interval by bootstrap over the images; None without records."""
-        found: Interval | None = look_up("evaluate.difference:interval")(self) if self.records else None
-        return found
+        interval: Interval | None = look_up("evaluate.difference:interval")(self) if self.records else None
+        return interval
 
     @property
     def per_class(self) -> dict[str, dict[str, Any]]:
         """The numbers of each class by its name."""
-        rows = self.result["per_class"]
-        return {row["class"]: {k: v for k, v in row.items() if k != "class"} for row in rows}
+        numbers: dict[str, dict[str, Any]] = look_up("evaluate.score:as_json")(self.result)["per_class"]
+        return numbers
 
     @property
     def per_image(self) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ class Evaluation(Result):
     def to_dict(self) -> dict[str, Any]:
         """The metrics, the numbers of each class, and how many images failed, as `--json` writes them."""
         folder = {"run": str(self.folder)} if self.folder else {}
-        numbers = look_up("evaluate.tables:as_json")(self.result)
+        numbers = look_up("evaluate.score:as_json")(self.result)
         return {**numbers, **folder, "failed": len(self.failed)}
 
     def to_fiftyone(self, folder: str | Path | None = None) -> Any:
@@ -128,7 +128,7 @@ class Evaluation(Result):
 
         Images that are not files on disk are written into `folder`.
         """
-        export = look_up("evaluate.fiftyone_export:to_fiftyone")
+        export = look_up("evaluate.per_image:to_fiftyone")
         return export(self, None if folder is None else Path(folder))
 
     def _summary(self) -> str:
@@ -166,9 +166,9 @@ def identity(folder: Path) -> dict[str, Any] | None:
     """The model, card, data, images and rule of the run in a folder; None if it cannot be read."""
     try:
         about = orjson.loads((folder / MANIFEST).read_bytes())["about"]
-        data = about["data"]
-        model = {"sha256": about["model"]["sha256"], "card": about["model"]["card"]}
-        return {**model, "source": data["source"], "images": data["images"], "settings": about["settings"]}
+        model, data = about["model"], about["data"]
+        subject = {"sha256": model["sha256"], "card": model["card"], "settings": about["settings"]}
+        return {**subject, "source": data["source"], "images": data["images"]}
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -190,9 +190,7 @@ def open_run(folder: Path) -> Evaluation:
         raise InputError(f"{path}: cannot be read: {problem.strerror}") from problem
     except (KeyError, TypeError, ValueError) as problem:
         raise InputError(f"{path}: expected a holdfast run ({MANIFEST}), got: {problem}") from problem
-    held = read_records(cells)
-    records = realign(held.records, alignment, about.task)
-    evaluation = Evaluation(
-        about, records, failed, notes, result, cells=cells, alignment=alignment, content=held.content
-    )
-    return in_folder(evaluation, path.resolve().parent)
+    images = read_records(cells)
+    records = realign(images.records, alignment, about.task)
+    run: dict[str, Any] = {"cells": cells, "alignment": alignment, "content": images.content}
+    return in_folder(Evaluation(about, records, failed, notes, result, **run), path.resolve().parent)

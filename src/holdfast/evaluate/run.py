@@ -15,7 +15,7 @@ from holdfast.config.parser import command_line
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, InputError
-from holdfast.core.model import Model
+from holdfast.core.model import MODEL_KINDS, TASK_NAMES, Model
 from holdfast.core.pipeline import Pipeline, check_names, pipeline_of
 from holdfast.core.result import in_folder
 from holdfast.core.sources import versions
@@ -28,22 +28,14 @@ from holdfast.engine.manifest import now, slug
 from holdfast.engine.pipelines import SHARD, ImagePipeline, PipelineWork, read_records
 from holdfast.engine.records import FailedImage
 from holdfast.engine.store import to_json
-from holdfast.evaluate.classes import Alignment, align, realign
+from holdfast.evaluate.classes import Alignment, align, output_warnings, realign
 from holdfast.evaluate.options import EvaluationOptions
-from holdfast.evaluate.output_check import output_warnings
 from holdfast.evaluate.result import CELLS, Evaluation, RunInfo, identity, save
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES
 
 DEFAULT_RUNS = Path("holdfast-runs")
-# By task what a dataset is labelled for, and what a model is called.
-TASKS = {
-    "classify": ("classification", "classifier"),
-    "detect": ("detection", "detector"),
-    "segment": ("segmentation", "segmenter"),
-    "single": ("single-object detection", "single-object detector"),
-}
 
 
 @dataclass(frozen=True)
@@ -69,24 +61,25 @@ def evaluation_plan(
     options: EvaluationOptions, model: Model | None = None, dataset: Dataset | None = None, command: str = ""
 ) -> EvaluationPlan:
     """The plan of an evaluation; the model and the dataset are opened unless they are given."""
-    settings, data = options.settings(), options.data
-    loaded = model or load_model(options.model, options.card)
-    reading: dict[str, Any] = {"format": options.format, "split": options.split, "images": options.images}
+    settings = options.settings()
+    model = model or load_model(options.model, options.card)
     for text in options.stage:
         if "=" not in text:
             raise InputError(f"--stage: expected KIND=NAME such as resize=opencv-bilinear, got {text!r}")
-    opened = open_dataset(data, task=loaded.card.task, **reading) if dataset is None else dataset
+    if dataset is None:
+        reading: dict[str, Any] = {name: getattr(options, name) for name in ("format", "split", "images")}
+        dataset = open_dataset(options.data, task=model.card.task, **reading)
     return EvaluationPlan(
-        loaded,
-        opened,
-        pipeline_of(loaded.card).replace(**dict(text.split("=", 1) for text in options.stage)),
+        model,
+        dataset,
+        pipeline_of(model.card).replace(**dict(text.split("=", 1) for text in options.stage)),
         settings,
         runs=options.runs,
         jobs=options.jobs,
         strict=options.strict,
         common_classes=options.classes == "common",
         renames=options.map,
-        source=opened.source,
+        source=dataset.source,
         command=command or command_line(options),
     )
 
@@ -97,16 +90,11 @@ def run_folder(plan: EvaluationPlan) -> Path:
     Runs differ if the model file, the card, the data, the number of images or the rule differs.
     """
     folder = plan.runs / _name(plan)
-    same = {
-        "sha256": plan.model.sha256,
-        "card": dataclasses.asdict(plan.model.card),
-        "source": dict(plan.source),
-        "images": len(plan.dataset),
-        "settings": settings_plain(plan.settings),
-    }
-    same = orjson.loads(to_json(same))
-    there = identity(folder)
-    return folder if there in (None, same) else folder.with_name(f"{folder.name}-{fingerprint.of(same)[:6]}")
+    model = {"sha256": plan.model.sha256, "card": dataclasses.asdict(plan.model.card)}
+    data = {"source": dict(plan.source), "images": len(plan.dataset)}
+    new = orjson.loads(to_json({**model, **data, "settings": settings_plain(plan.settings)}))
+    is_free = identity(folder) in (None, new)
+    return folder if is_free else folder.with_name(f"{folder.name}-{fingerprint.of(new)[:6]}")
 
 
 def _name(plan: EvaluationPlan) -> str:
@@ -123,16 +111,17 @@ def evaluate(plan: EvaluationPlan, progress: Progress = silent) -> Evaluation:
     """Evaluate and save the run in its folder. Images that fail are counted unless `strict`."""
     began = time.perf_counter()
     alignment = alignment_of(plan)
-    if plan.strict and _missing(plan.dataset):
-        raise DataError(str(_missing(plan.dataset)[0]))
+    missing = [FailedImage(p.where, p.what) for p in plan.dataset.problems if p.kind == MISSING_FILE]
+    if plan.strict and missing:
+        raise DataError(str(missing[0]))
     pipeline = plan.pipeline or pipeline_of(plan.model.card)
     check_names(pipeline)
     reused = 0
 
-    def step(done: int, found: int) -> None:
+    def step(done: int, cached: int) -> None:
         nonlocal reused
-        reused += found
-        progress(done, found)
+        reused += cached
+        progress(done, cached)
 
     work = work_for(plan, ImagePipeline(pipeline), fatal=True)
     store = cell_store(plan.runs / CELLS)
@@ -142,19 +131,18 @@ def evaluate(plan: EvaluationPlan, progress: Progress = silent) -> Evaluation:
     failed = tuple(r for r in records if isinstance(r, FailedImage))
     if len(failed) == len(records):
         raise DataError(f"none of the {len(records)} images could be evaluated; first {failed[0]}")
-    failed += _missing(plan.dataset)
-    kept = realign(records, alignment, plan.model.card.task)
-    if not kept:
+    evaluated = realign(records, alignment, plan.model.card.task)
+    if not evaluated:
         raise DataError(f"none of the {len(records)} images has an object of an evaluated class")
-    result = score_records(kept, plan.model.card.task, alignment.names, plan.settings)
+    result = score_records(evaluated, plan.model.card.task, alignment.names, plan.settings)
     warnings = output_warnings(plan.model, plan.dataset, pipeline, records, alignment)
     result |= {"warnings": list(warnings)} if warnings else {}
     about = _about(plan, pipeline, alignment, result["rule"], time.perf_counter() - began)
     about.data["reused_images"] = reused
     remarks = (*warnings, *([alignment.note] if alignment.note else []), *cells.notes)
     evaluation = Evaluation(
-        about, kept, failed, remarks, result, cells=done, alignment=alignment, content=cells.content,
-        dataset=plan.dataset,
+        about, evaluated, (*failed, *missing), remarks, result, cells=done, alignment=alignment,
+        content=cells.content, dataset=plan.dataset,
     )  # fmt: skip
     folder = run_folder(plan)
     save(evaluation, folder)
@@ -176,7 +164,7 @@ def check_task(model: Model, data: Dataset) -> None:
         raise DataError(f"{data.name}: the dataset is empty; expected at least one image with ground truth")
     task = model.card.task
     if data.task != task and {data.task, task} != {"detect", "single"}:
-        labels, kind = TASKS[data.task][0], TASKS[task][1]
+        labels, kind = TASK_NAMES[data.task], MODEL_KINDS[task]
         raise DataError(f"dataset {data.name} is labelled for {labels}, but model {model.name} is a {kind}")
 
 
@@ -191,21 +179,12 @@ def alignment_of(plan: EvaluationPlan) -> Alignment:
         if plan.renames:
             raise InputError(f"--map: {data.name} has no class names to map")
         same = np.arange(len(model.card.classes))
-        return Alignment(
-            model.card.classes, same, same, "the dataset has no class names: classes are matched by number"
-        )
-    if task == "segment":
-        alignment = align(model.card.classes, data.classes, renames=plan.renames)
-        if alignment.of_model.tolist() != list(range(len(data.classes))):
-            raise DataError("expected the segmenter's classes in the order of the dataset; correct the card")
-        return alignment
-    return align(model.card.classes, data.classes, common=plan.common_classes, renames=plan.renames)
-
-
-def _missing(dataset: Dataset) -> tuple[FailedImage, ...]:
-    """Images that the dataset lists but that do not exist."""
-    gone = [p for p in dataset.problems if p.kind == MISSING_FILE]
-    return tuple(FailedImage(p.where, p.what) for p in gone)
+        note = "the dataset has no class names: classes are matched by number"
+        return Alignment(model.card.classes, same, same, note)
+    alignment = align(model.card.classes, data.classes, common=plan.common_classes, renames=plan.renames)
+    if task == "segment" and alignment.of_model.tolist() != list(range(len(data.classes))):
+        raise DataError("expected the segmenter's classes in the order of the dataset; correct the card")
+    return alignment
 
 
 def settings_plain(settings: Settings) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def run(options: ExperimentOptions) -> int:
     if options.file is None:
         raise InputError("expected the TOML file of an experiment, or --schema; see holdfast run --help")
     check_outputs({"--out": options.out, "--json": options.json}, {})
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.experiment.context import ExperimentContext
     from holdfast.experiment.plan import read_experiment
 
@@ -81,7 +81,6 @@ def run(options: ExperimentOptions) -> int:
 
 
 def _page(context: ExperimentContext, trial: Trial, result: Any, line: TrialResult) -> Path | None:
-    """Write the page of a finished trial; None if it has none."""
     from holdfast.engine.manifest import slug
     from holdfast.experiment.result import experiment_folder
 

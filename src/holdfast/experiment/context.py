@@ -55,9 +55,8 @@ class ExperimentContext:
     runs: Path = DEFAULT_RUNS
     jobs: int = 0
     watch: Watch = no_progress
-    notify: Callable[[str], None] = lambda line: (
-        None
-    )  # reports guesses about a model and problems with a dataset
+    # Reports guesses about a model and problems with a dataset.
+    notify: Callable[[str], None] = lambda line: None
     opened: dict[Any, Any] = field(default_factory=dict)
     first: dict[tuple[str, str], Evaluation] = field(default_factory=dict)  # by model and data
 
@@ -103,10 +102,8 @@ class ExperimentContext:
         model, data = trial.model, self.data_of(trial)
         shared = {"runs": self.runs, "jobs": self.jobs, "seed": self.experiment.seed}
         values = {**vars(model), **vars(data), **shared, "model": model.path, "data": data.path}
-        known = {spec.name for spec in fields_of(target)}
-        return carry(
-            trial.condition.work, target, **{n: v for n, v in values.items() if n in known}, **others
-        )
+        names = {spec.name for spec in fields_of(target)} & values.keys()
+        return carry(trial.condition.work, target, **{name: values[name] for name in names}, **others)
 
     def plan(self, trial: Trial) -> EvaluationPlan:
         """The plan of a trial, the same as that of the command."""
@@ -121,24 +118,18 @@ class ExperimentContext:
         entry, task = self.data_of(trial), self.model(trial.model).card.task
         if calibration:
             return self.data(DatasetEntry(path=calibration, name=calibration), task)
-        return calibration_pool(
-            entry.path, task, entry.format, entry.split, count, whole=part or entry.images is not None
-        )
+        whole = part or entry.images is not None
+        return calibration_pool(entry.path, task, entry.format, entry.split, count, whole=whole)
 
     def command(self, trial: Trial) -> str:
         """The command line that reproduces this condition."""
         return command_line(ExperimentOptions(file=self.experiment.file, only=(trial.condition.name,)))
 
-    def result(self, trial: Trial, **values: Any) -> TrialResult:
-        """The result of a trial."""
-        return TrialResult(
-            model=trial.model.name,
-            data=trial.data.name if trial.data else "",
-            condition=trial.label,
-            do=trial.condition.do,
-            command=self.command(trial),
-            **values,
-        )
+    def result(self, trial: Trial, *notes: str, **values: Any) -> TrialResult:
+        """The result of a trial; empty notes are skipped."""
+        data, text = trial.data.name if trial.data else "", "; ".join(filter(None, notes))
+        command, do = self.command(trial), trial.condition.do
+        return TrialResult(trial.model.name, data, trial.label, do, notes=text, command=command, **values)
 
     def data_of(self, trial: Trial) -> DatasetEntry:
         """The dataset of a trial. Raise InputError if it has none."""

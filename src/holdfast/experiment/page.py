@@ -35,16 +35,7 @@ def gates_table(lines: Sequence[TrialResult]) -> Table:
     rows: list[list[Cell]] = [
         [x.model, x.data, x.condition, *row] for x in lines for row in gates.gates_table(x.gates).rows
     ]
-    columns: list[Column | str] = [
-        "model",
-        "dataset",
-        "condition",
-        "fail if",
-        "measured",
-        "n",
-        "verdict",
-        "reason",
-    ]
+    columns = ["model", "dataset", "condition", "fail if", "measured", "n", "verdict", "reason"]
     return Table(columns, rows, "Gates")
 
 
@@ -98,11 +89,11 @@ def next_step(result: ExperimentResult) -> str:
     return "No condition loses accuracy significantly; add [gates] to the file to keep it that way."
 
 
-def _basis(line: TrialResult) -> str:
-    """The n of a result, and its AP rule if it has one."""
-    numbers = line.numbers.get("rule") or line.numbers.get("settings", {}).get("rule")
-    rule = f", AP rule {str(numbers).partition(':')[0]}" if numbers else ""
-    return f"n = {line.images}{rule}"
+def _card(line: TrialResult) -> Card:
+    """The value of a result with its n, and its AP rule if it has one."""
+    rule = line.numbers.get("rule") or line.numbers.get("settings", {}).get("rule")
+    basis = f"n = {line.images}" + (f", AP rule {str(rule).partition(':')[0]}" if rule else "")
+    return Card(line.model, line.value, f"{line.metric} on {line.data}, {line.condition}; {basis}")
 
 
 def page(result: ExperimentResult, out: Path) -> str:
@@ -113,10 +104,11 @@ def page(result: ExperimentResult, out: Path) -> str:
         if line.value is not None:
             first.setdefault((line.model, line.data), line)
     data = parts.joined([entry.name for entry in experiment.data]) or "no dataset"
+    title = experiment.title or experiment.file.stem
     return document(
         Document(
-            title=experiment.title or experiment.file.stem,
-            subject=(experiment.title or experiment.file.stem, data),
+            title=title,
+            subject=(title, data),
             facts=(
                 ("models", str(len(experiment.models))),
                 ("datasets", str(len(experiment.data))),
@@ -126,12 +118,7 @@ def page(result: ExperimentResult, out: Path) -> str:
             ),
             verdict=verdict(result),
             next_step=next_step(result),
-            cards=tuple(
-                Card(
-                    line.model, line.value, f"{line.metric} on {line.data}, {line.condition}; {_basis(line)}"
-                )
-                for line in list(first.values())[:6]
-            ),
+            cards=tuple(map(_card, list(first.values())[:6])),
             command=result.command,
             alerts=_alerts(result),
             sections=_sections(result, out),
@@ -169,13 +156,12 @@ def _sections(result: ExperimentResult, out: Path) -> tuple[Section, ...]:
 
 
 def _linked(lines: Sequence[TrialResult], out: Path) -> str:
-    """The table of results; each condition links to its page."""
     rows = [
         {
             "model": line.model,
             "data": line.data or "–",
             "condition": line.condition,
-            "href": _relative(line.page, out),
+            "href": _link(line.page, out),
             "metric": _metric(line),
             "numbers": [
                 _number(line.value, 4),
@@ -196,7 +182,7 @@ def _number(value: float | None, digits: int) -> tuple[str, str]:
     return (MISSING, "") if value is None else (shown(value, digits), repr(value))
 
 
-def _relative(target: str, out: Path) -> str:
+def _link(target: str, out: Path) -> str:
     """The address of a page relative to the folder of another; empty without a page."""
     if not target:
         return ""

@@ -75,12 +75,8 @@ class Verify(TimeoutOptions):
 
 Work: TypeAlias = Evaluate | Noise | AttackSettings | AuditSettings | Verify
 DOES: dict[str, type[Work]] = {
-    "evaluate": Evaluate,
-    "noise": Noise,
-    "attack": AttackSettings,
-    "audit": AuditSettings,
-    "verify": Verify,
-}
+    "evaluate": Evaluate, "noise": Noise, "attack": AttackSettings, "audit": AuditSettings, "verify": Verify,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,10 +109,9 @@ def read_experiment(file: Path) -> Experiment:
     except tomllib.TOMLDecodeError as problem:  # with the line in the same place as other errors
         message, _, position = str(problem).rpartition(" (at ")
         line, _, column = position.removeprefix("line ").rstrip(")").partition(", ")
-        location = (
-            (f"{file}:{line}", f"{message} ({column})") if position.startswith("line ") else (file, problem)
-        )
-        raise InputError(f"{location[0]}: expected TOML, got: {location[1]}") from None
+        if not position.startswith("line "):
+            raise InputError(f"{file}: expected TOML, got: {problem}") from None
+        raise InputError(f"{file}:{line}: expected TOML, got: {message} ({column})") from None
     except RecursionError:
         raise InputError(f"{file}: expected TOML, got brackets nested too deeply") from None
     reader = _Reader(file, file.resolve().parent, lines_of(text))
@@ -152,15 +147,10 @@ class _Reader:
     problems: list[tuple[int, str]] = field(default_factory=list)
 
     def report(self, where: Where, what: str) -> None:
-        """Record the problem with its line and the name of the field."""
         line = line_of(self.lines, where)
-        field_name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(
-            "."
-        )
+        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
         location = f"{self.file}:{line}" if line else str(self.file)
-        self.problems.append(
-            (line, f"{location}: {field_name}: {what}" if field_name else f"{location}: {what}")
-        )
+        self.problems.append((line, ": ".join(filter(None, (location, name, what)))))
 
     def experiment(self, document: Mapping[str, Any]) -> Experiment:
         """The experiment; a value that cannot be read is reported and gets its default."""
@@ -204,7 +194,6 @@ class _Reader:
         return values
 
     def rows(self, document: Mapping[str, Any], name: str, needed: bool = True) -> list[Any]:
-        """The tables of [[name]]."""
         tables = document.get(name, [])
         if not isinstance(tables, list) or not all(isinstance(row, dict) for row in tables):
             single = "one table; write [[ ]] around its name, with two brackets"
@@ -217,7 +206,6 @@ class _Reader:
         return tables
 
     def entries(self, document: Mapping[str, Any], name: str, shape: type[Any], needed: bool = True) -> Any:
-        """The models or the data, each with a name."""
         entries = []
         for index, row in enumerate(self.rows(document, name, needed)):
             entry = shape(**{"path": "", **self.table(shape, row, (name, index))})
@@ -229,7 +217,6 @@ class _Reader:
         return tuple(entries)
 
     def conditions(self, document: Mapping[str, Any]) -> tuple[Condition, ...]:
-        """The conditions, each with the settings of its `do`."""
         conditions, names = [], dict[int, str]()
         for index, row in enumerate(self.rows(document, "condition")):
             where: Where = ("condition", index)
@@ -248,10 +235,12 @@ class _Reader:
     def work(self, does: str, rest: Mapping[str, Any], where: Where) -> Work | None:
         """The settings of a condition; None if they are invalid or incomplete."""
         shape, before = DOES[does], len(self.problems)
-        foreign = {key for key in rest if key not in keys_of(shape) and _owners(key)}
-        for key in sorted(foreign):
-            self.report((*where, key), f'not valid for do = "{does}"; it belongs to {_owners(key)}')
-        values = self.table(shape, {k: v for k, v in rest.items() if k not in foreign}, where, ("do", "name"))
+        foreign = {key: _owners(key) for key in sorted(rest.keys() - keys_of(shape).keys())}
+        for key, owners in foreign.items():
+            if owners:
+                self.report((*where, key), f'not valid for do = "{does}"; it belongs to {owners}')
+        own = {key: value for key, value in rest.items() if not foreign.get(key)}
+        values = self.table(shape, own, where, ("do", "name"))
         if values.get("calibration") and shape is Evaluate and not values.get("noise"):
             self.report((*where, "calibration"), "needs `noise`")
         if isinstance(values.get("stage"), tuple):
@@ -285,7 +274,6 @@ class _Reader:
                     self.report(where, text.partition(": ")[2] if text.startswith("gates.") else text)
 
     def check_unique(self, name: str, names: Mapping[int, str]) -> None:
-        """Report a duplicate name of two tables."""
         first_index: dict[str, int] = {}
         for index, value in names.items():
             first = first_index.setdefault(value, index)
@@ -330,6 +318,7 @@ def schema() -> dict[str, Any]:
         "additionalProperties": {"type": ["string", "object"]},
         "description": "An audit fails if one of these is true: see docs/how-to/gate-a-release.md.",
     }
+    optional = "The datasets; optional if every condition is do = 'verify'."
     return {
         "$schema": DRAFT,
         "title": "holdfast experiment",
@@ -338,9 +327,7 @@ def schema() -> dict[str, Any]:
         "properties": {
             **table_schema(Experiment)["properties"],
             "model": _rows(table_schema(ModelEntry), "The models."),
-            "data": _rows(
-                table_schema(DatasetEntry), "The datasets; optional if every condition is do = 'verify'."
-            ),
+            "data": _rows(table_schema(DatasetEntry), optional),
             "condition": _rows(condition, "Each condition runs for each model on each dataset."),
             "gates": gates,
         },

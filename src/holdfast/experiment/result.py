@@ -75,7 +75,6 @@ class _ExperimentManifest(Manifest[ExperimentResult]):
     """The manifest of an experiment, with its state and exit code."""
 
     def to_plain(self, result: ExperimentResult) -> dict[str, Any]:
-        """The result as JSON values."""
         state = "done" if len(result.results) == result.trials else "running"
         return {**super().to_plain(result), "state": state, "exit_code": result.exit_code}
 

@@ -31,16 +31,12 @@ def trials_of(experiment: Experiment, only: Sequence[str] = ()) -> tuple[Trial, 
     if selected & set(evaluations):
         selected.add(evaluations[0])
     trials = []
+    conditions = [condition for condition in experiment.conditions if condition.name in selected]
     for model in experiment.models:
-        conditions = [condition for condition in experiment.conditions if condition.name in selected]
         for data in experiment.data:
             trials += [Trial(model, data, c) for c in conditions if not isinstance(c.work, Verify)]
-        trials += [
-            Trial(model, None, c, spec)
-            for c in conditions
-            if isinstance(c.work, Verify)
-            for spec in c.work.spec
-        ]
+        verify = [(c, c.work) for c in conditions if isinstance(c.work, Verify)]
+        trials += [Trial(model, None, condition, spec) for condition, work in verify for spec in work.spec]
     return tuple(trials)
 
 
@@ -55,14 +51,9 @@ def execute(
     began = time.perf_counter()
     trials = trials_of(context.experiment, only)
     folder = experiment_folder(context.experiment, context.runs)
-    result = ExperimentResult(
-        context.experiment,
-        (),
-        len(trials),
-        now(),
-        command=command or command_line(ExperimentOptions(file=context.experiment.file)),
-        versions=versions(),
-    )
+    command = command or command_line(ExperimentOptions(file=context.experiment.file))
+    created, count = now(), len(trials)
+    result = ExperimentResult(context.experiment, (), count, created, command=command, versions=versions())
     save(result, folder)
     finished: PartFinished | None = None  # with --part: cells of other parts are missing
     for number, trial in enumerate(trials, 1):
@@ -90,10 +81,10 @@ def _run_one(context: ExperimentContext, trial: Trial, keep: Keep) -> TrialResul
         raise  # the following trials would fail too, or this one is not complete
     except Exception as problem:  # noqa: BLE001 - one failed trial must not stop the others
         reason = f"internal error, please report it ({type(problem).__name__}: {problem})"
-        notes = " ".join((str(problem) if isinstance(problem, HoldfastError) else reason).split())
+        note = " ".join((str(problem) if isinstance(problem, HoldfastError) else reason).split())
         gates = context.experiment.gates if trial.condition.do == "audit" else ()  # they fail with it
         verdicts = tuple(GateVerdict(gate, None, True, "not measured: the audit failed") for gate in gates)
-        line = context.result(trial, state="failed", notes=notes, gates=verdicts)
+        line = context.result(trial, note, state="failed", gates=verdicts)
     return replace(line, seconds=round(time.perf_counter() - began, 3))
 
 
@@ -104,5 +95,5 @@ def plan_trials(context: ExperimentContext, only: Sequence[str] = ()) -> tuple[T
         try:
             results.append(context.result(trial, images=check_trial(context, trial)))
         except HoldfastError as problem:
-            results.append(context.result(trial, state="failed", notes=one_line(problem)))
+            results.append(context.result(trial, one_line(problem), state="failed"))
     return tuple(results)

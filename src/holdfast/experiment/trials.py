@@ -25,21 +25,16 @@ from holdfast.noise.vision.run import NoisePlan, measure, prepare, prepare_conte
 if TYPE_CHECKING:
     from holdfast.audit.plan import AuditPlan
 
-Keep: TypeAlias = Callable[
-    [Trial, Any, TrialResult], Path | None
-]  # writes the page of a trial and returns its path
+# Writes the page of a trial and returns its path.
+Keep: TypeAlias = Callable[[Trial, Any, TrialResult], Path | None]
 
 
 def run_trial(context: ExperimentContext, trial: Trial) -> tuple[TrialResult, Any]:
     """Run the trial: its result, and the full result for its page. Errors are raised."""
-    parts: dict[str, Callable[[ExperimentContext, Trial, Any], tuple[TrialResult, Any]]] = {
-        "evaluate": _evaluate,
-        "noise": _noise,
-        "attack": _attack,
-        "audit": _audit,
-        "verify": _verify,
-    }
-    return parts[trial.condition.do](context, trial, trial.condition.work)
+    runners: dict[str, Callable[[ExperimentContext, Trial, Any], tuple[TrialResult, Any]]] = {
+        "evaluate": _evaluate, "noise": _noise, "attack": _attack, "audit": _audit, "verify": _verify,
+    }  # fmt: skip
+    return runners[trial.condition.do](context, trial, trial.condition.work)
 
 
 def check_trial(context: ExperimentContext, trial: Trial) -> int:
@@ -77,16 +72,15 @@ def _evaluate(
         evaluation = evaluate(plan, step)
     metrics = evaluation.result["metrics"]
     metric = next(iter(metrics))  # the main one is first
-    failed = (
-        f"{len(evaluation.failed)} images failed; first: {evaluation.failed[0]}" if evaluation.failed else ""
-    )
+    failed = len(evaluation.failed)
     line = context.result(
         trial,
+        note,
+        f"{failed} images failed; first: {evaluation.failed[0]}" if failed else "",
         metric=metric,
         value=metrics[metric],
         images=len(evaluation.records),
-        failed=len(evaluation.failed),
-        notes="; ".join(filter(None, (note, failed))),
+        failed=failed,
         folder=str(run_folder(plan)),
         numbers={**evaluation.result, "pipeline": evaluation.about.pipeline},
     )
@@ -99,7 +93,6 @@ def _evaluate(
 
 
 def _with_loss(line: TrialResult, before: Evaluation | None, after: Evaluation) -> TrialResult:
-    """The result compared with the first evaluation of the same model on the same dataset."""
     if before is None:
         return line
     try:
@@ -108,19 +101,12 @@ def _with_loss(line: TrialResult, before: Evaluation | None, after: Evaluation) 
         return replace(line, notes="; ".join(filter(None, (line.notes, f"no points lost: {problem}"))))
     words = f"predictions changed in {change.changed} of {change.images} images"
     numbers = {name: getattr(change, name) for name in ("metric", "images", "before", "after", "changed")}
-    return replace(
-        line,
-        points_lost=_points_lost(change.interval.estimate),
-        low=_points_lost(change.interval.high),
-        high=_points_lost(change.interval.low),
-        notes="; ".join(filter(None, (words, line.notes))),
-        numbers={**line.numbers, "difference": {**numbers, "said": str(change)}},
-    )
-
-
-def _points_lost(change: float) -> float:
-    """A change of the metric (0 to 1) as points lost."""
-    return -100 * change + 0.0
+    # From a change of the metric (0 to 1) to points lost, without a negative zero.
+    ends = (change.interval.estimate, change.interval.high, change.interval.low)
+    lost, low, high = (-100 * end + 0.0 for end in ends)
+    notes = "; ".join(filter(None, (words, line.notes)))
+    numbers = {**line.numbers, "difference": {**numbers, "said": str(change)}}
+    return replace(line, points_lost=lost, low=low, high=high, notes=notes, numbers=numbers)
 
 
 def _deployed(
@@ -132,12 +118,12 @@ def _deployed(
 
     selected = [option(label) for label in work.noise]
     task = plan.model.card.task
-    for one in selected:
-        if task not in one.tasks:
-            kinds = " or ".join(f"{MODEL_KINDS[task]}s" for task in one.tasks)
-            raise InputError(f"{one.label} applies to {kinds}; this model is a {MODEL_KINDS[task]}")
+    for noise_option in selected:
+        if task not in noise_option.tasks:
+            kinds = " or ".join(f"{MODEL_KINDS[task]}s" for task in noise_option.tasks)
+            raise InputError(f"{noise_option.label} applies to {kinds}; this model is a {MODEL_KINDS[task]}")
     calibration = context.calibration_data(trial, work.calibration, work.calibration_images)
-    noise = NoisePlan(plan, spare=calibration, calibration_images=work.calibration_images)
+    noise = NoisePlan(plan, calibration_data=calibration, calibration_images=work.calibration_images)
     candidate = build_variant(prepare_context(noise).context, selected)
     if candidate is None:
         return plan, f"{' + '.join(work.noise)} is the training pipeline"
@@ -168,21 +154,21 @@ def _noise(context: ExperimentContext, trial: Trial, work: definitions.Noise) ->
     folder = suite_folder(suite, context.runs)
     save(suite, folder)
     worst, combined = result.worst, result.combined
-    loses = worst is not None and (worst.points_lost or 0.0) > 0
-    words = [f"clean {result.clean:.4f}"]
-    words.append(f"worst single noise {worst.label}" if worst and loses else "no single noise loses accuracy")
+    notes = [f"clean {result.clean:.4f}", "no single noise loses accuracy"]
+    if worst and (worst.points_lost or 0.0) > 0:
+        notes[1] = f"worst single noise {worst.label}"
     if combined is not None and combined.points_lost is not None:
-        words.append(f"combined: {combined.points_lost:z.2f} points lost")
+        notes.append(f"combined: {combined.points_lost:z.2f} points lost")
+    loss: dict[str, Any] = {"value": result.clean, "points_lost": 0.0}
+    if worst:
+        loss = {name: getattr(worst, name) for name in ("value", "points_lost", "low", "high")}
     line = context.result(
         trial,
+        *notes,
+        **loss,
         metric=result.metric,
-        value=worst.value if worst else result.clean,
-        points_lost=worst.points_lost if worst else 0.0,
-        low=worst.low if worst else None,
-        high=worst.high if worst else None,
         images=result.images,
         failed=len(result.failed),
-        notes="; ".join(words),
         folder=str(folder),
         numbers=as_plain(suite),
     )
@@ -213,21 +199,19 @@ def _attack(context: ExperimentContext, trial: Trial, work: AttackSettings) -> t
             result = add_contiguous(result, planned, step)
     effect, aimed = result.effects[0], len(result.aimed)
     succeeded = sum(a.success for a in result.aimed)
-    words = [f"{effect.before:.4f} before", f"success in {succeeded} of {aimed} images"]
-    if effect.effect is not None:
-        words.insert(1, f"S_e {effect.effect:.3f}")
-    if aimed:
-        words.append(f"{result.mean(lambda a: a.pixels):.0f} px changed on average")
-    if result.contiguous:
-        words.append(f"contiguous squares: {result.contiguous.effects[0].after:.4f}")
+    contiguous = result.contiguous
     line = context.result(
         trial,
+        f"{effect.before:.4f} before",
+        f"S_e {effect.effect:.3f}" if effect.effect is not None else "",
+        f"success in {succeeded} of {aimed} images",
+        f"{result.mean(lambda a: a.pixels):.0f} px changed on average" if aimed else "",
+        f"contiguous squares: {contiguous.effects[0].after:.4f}" if contiguous else "",
         metric="mAP" if work.rule != "coco" else "AP50",
         value=effect.after,
         points_lost=100 * (effect.before - effect.after),
         images=len(result.attempts),
         failed=len(result.failed),
-        notes="; ".join(words),
         folder=str(planned.out),
         numbers={key: value for key, value in as_plain(result).items() if key != "images"},
     )
@@ -248,7 +232,6 @@ def _audit_plan(context: ExperimentContext, trial: Trial, work: AuditSettings) -
 
 
 def _audit(context: ExperimentContext, trial: Trial, work: AuditSettings) -> tuple[TrialResult, Any]:
-    """The result of an audit with the verdicts on its gates, and the state of the audit."""
     from holdfast.audit.gates import judge
     from holdfast.audit.result import as_plain
     from holdfast.audit.run import audit
@@ -256,26 +239,23 @@ def _audit(context: ExperimentContext, trial: Trial, work: AuditSettings) -> tup
     state = audit(_audit_plan(context, trial, work), context.watch)
     result = state.result
     verdicts = judge(context.experiment.gates, result)
-    words = [f"clean, n = {result.clean.images}"]
+    notes = [f"clean, n = {result.clean.images}"]
     if result.worst is not None and (result.worst.points_lost or 0.0) > 0:
-        words.append(f"worst single noise {result.worst.label}: {result.worst.points_lost:.2f} points lost")
+        notes.append(f"worst single noise {result.worst.label}: {result.worst.points_lost:.2f} points lost")
     if result.findings:
-        words.append(f"{len(result.findings)} answers change under a runtime or precision")
-    partly_skipped = [part.name for part in result.parts if part.skipped]
-    words += [f"skipped partly: {', '.join(partly_skipped)}"] if partly_skipped else []
-    broken, undecided = (
-        sum(verdict.failed for verdict in verdicts),
-        sum(not verdict.decided for verdict in verdicts),
-    )
-    words += [f"{broken} of {len(verdicts)} gates failed"] if broken else []
-    words += [f"{undecided} of {len(verdicts)} gates not decided"] if undecided else []
+        notes.append(f"{len(result.findings)} answers change under a runtime or precision")
+    skipped = ", ".join(part.name for part in result.parts if part.skipped)
+    notes += [f"skipped partly: {skipped}"] if skipped else []
+    for word in ("failed", "not decided"):
+        count = sum(verdict.verdict == word for verdict in verdicts)
+        notes += [f"{count} of {len(verdicts)} gates {word}"] if count else []
     line = context.result(
         trial,
+        *notes,
         metric=result.clean.metric,
         value=result.clean.value,
         images=result.clean.images,
         failed=len(result.failed),
-        notes="; ".join(words),
         folder=str(state.plan.folder),
         gates=tuple(verdicts),
         numbers=as_plain(result),
@@ -301,14 +281,8 @@ def _verify(context: ExperimentContext, trial: Trial, work: definitions.Verify) 
     verdict = verify(question, budget)
     if verdict.status == "error":
         raise InputError(verdict.note)
-    words = [f"by {verdict.engine}" if verdict.engine != "none" else "", verdict.note]
+    engine = f"by {verdict.engine}" if verdict.engine != "none" else ""
     keys = ("status", "engine", "seconds", "bound", "note", "real_only")
-    numbers = {key: getattr(verdict, key) for key in keys}
     witness = None if verdict.witness is None else verdict.witness.ravel().tolist()
-    line = context.result(
-        trial,
-        metric=verdict.status,
-        notes="; ".join(filter(None, words)),
-        numbers={**numbers, "spec": str(trial.spec), "witness": witness},
-    )
-    return line, verdict
+    numbers = {**{key: getattr(verdict, key) for key in keys}, "spec": str(trial.spec), "witness": witness}
+    return context.result(trial, engine, verdict.note, metric=verdict.status, numbers=numbers), verdict

@@ -134,13 +134,9 @@ def _chains(expected: Sequence[int], strides: Sequence[int], slack: int) -> list
     chains: list[tuple[int, ...]] = [()]
     for at, i in enumerate(order):
         allowed = [expected[i] + d for d in range(-slack, slack + 1) if expected[i] + d > 0]
-        factor, rest = divmod(strides[i], strides[order[at - 1]]) if at else (0, 0)
-        chains = [
-            (*chain, n)
-            for chain in chains
-            for n in allowed
-            if not at or rest or chain[-1] // factor <= n <= chain[-1] // factor + 1
-        ]
+        longer = [(*chain, n) for chain in chains for n in allowed]
+        factor, rest = divmod(strides[i], strides[order[at - 1]]) if at else (0, 1)
+        chains = longer if rest else [c for c in longer if c[-2] // factor <= c[-1] <= c[-2] // factor + 1]
     return [tuple(chain[order.index(i)] for i in range(len(strides))) for chain in chains]
 
 
@@ -152,19 +148,16 @@ def grid(shapes: Sequence[tuple[int, int]], strides: Sequence[int]) -> tuple[Flo
 
 
 def nominal_stride(pixels: int, cells: int) -> int | None:
-    """The power of two by which a map is smaller than the input; None if there is none, or more than one.
-
-    A map may have a cell more or less than that says, if no other power of two says it exactly.
-    """
+    """The power of two by which a map is smaller, exactly or else up to a cell; None if not just one is."""
     powers = [2**i for i in range(pixels.bit_length())]
     exact = [s for s in powers if cells in (pixels // s, -(-pixels // s))]
     near = exact or [s for s in powers if abs(pixels / s - cells) <= 1]
     return near[0] if len(near) == 1 else None
 
 
-def above(scores: NDArray[np.floating], least: float, every: bool) -> tuple[Ints, Ints, Floats]:
+def above(scores: NDArray[np.floating], least: float, multi_label: bool) -> tuple[Ints, Ints, Floats]:
     """Row, class and score of candidates in (n, k): all that reach `least`, or only the best of a row."""
-    if every:
+    if multi_label:
         rows, classes = np.nonzero(scores >= least)
     else:
         best = scores.argmax(axis=1)
@@ -216,21 +209,15 @@ def apply_deltas(
     means: Sequence[float],
     stds: Sequence[float],
     offset: float,
-    *,
-    weights: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
     exp: Callable[[Tensor], Floats] = bounded_exp,
 ) -> Floats:
-    """Boxes (n, 4) from anchors and deltas (n, 4); `offset` is the equations' ALIGNED_FLAG.offset.
-
-    `weights` divide what `stds` and `means` have scaled; `exp` is given deltas that are clamped already.
-    """
+    """Boxes (n, 4) from anchors and deltas; `offset` is ALIGNED_FLAG.offset, `exp` gets clamped deltas."""
     deltas = deltas * np.asarray(stds, np.float64) + np.asarray(means, np.float64)
-    deltas = deltas / np.asarray(weights, np.float64)
     sides = anchors[:, 2:] - anchors[:, :2]
-    centres = anchors[:, :2] + 0.5 * sides
-    centres = deltas[:, :2] * sides + centres
-    sides = exp(np.minimum(deltas[:, 2:], LARGEST)) * sides
-    return np.concatenate([centres - 0.5 * sides, centres + 0.5 * sides - offset], axis=1)
+    centres = deltas[:, :2] * sides + (anchors[:, :2] + 0.5 * sides)
+    boxes = from_centres(centres, exp(np.minimum(deltas[:, 2:], LARGEST)) * sides)
+    boxes[:, 2:] -= offset
+    return boxes
 
 
 Exp: TypeAlias = Callable[[Tensor], Floats]

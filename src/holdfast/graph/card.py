@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from holdfast.core.errors import CardError, OutputError, UnknownName
 from holdfast.core.model import Card, Head, Input, Task
+from holdfast.core.pipeline import LETTERBOXES
 from holdfast.core.registry import part
 from holdfast.core.types import Size
 
@@ -33,8 +34,6 @@ _VOC = (
     "aeroplane|bicycle|bird|boat|bottle|bus|car|cat|chair|cow|diningtable|dog|horse|motorbike|person|"
     "pottedplant|sheep|sofa|train|tvmonitor"
 )
-
-
 _names = iter(_COCO.split("|"))
 BUILT_IN: dict[str, tuple[str, ...]] = {
     "coco80": tuple(_COCO.split("|")),
@@ -61,10 +60,7 @@ _hints = lru_cache(maxsize=64)(get_type_hints)
 def fit_fields(
     shape: type, table: Mapping[str, Any], where: str, problems: list[str], only: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The values of `table` that fit the fields of the dataclass `shape` (or `only` some of them).
-
-    Fields that do not fit are appended to `problems`.
-    """
+    """The values of `table` that fit the fields of `shape` (or `only` some); `problems` gets the others."""
     kinds = {name: kind for name, kind in _hints(shape).items() if not only or name in only}
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -288,7 +284,7 @@ def card_text(card: Card, guessed: Sequence[str] = ()) -> str:
         field, _, why = line.partition(": ")
         reasons.setdefault(field, []).append(why or line)
     image = {f.name: getattr(card.input, f.name) for f in fields(card.input)}
-    if card.input.policy != "letterbox":
+    if card.input.policy not in LETTERBOXES:
         image = {k: v for k, v in image.items() if (k, v) not in (("pad", 114), ("place", "centre"))}
     names, count = card.classes, len(card.classes)
     built_in = next((name for name, known in BUILT_IN.items() if known == names), None)

@@ -65,7 +65,7 @@ def gather_facts(path: Path) -> GraphFacts:
         size, outputs = _run(path, proto, tensor, layout, size, free)
     names = literal(info.metadata.get("names", ""))  # {0: 'person', ...}, which common exporters write
     if isinstance(names, dict) and sorted(names) == list(range(len(names))):
-        names = [names[i] for i in range(len(names))]
+        names = [name for _, name in sorted(names.items())]
     texts = tuple(map(str, names)) if isinstance(names, list) else ()
     return GraphFacts(
         info=info,
@@ -149,10 +149,9 @@ def _takes_unit(graph: Any, name: str) -> bool:
     constants = [(n.output[0], a) for n in graph.node if n.op_type == "Constant" for a in n.attribute]
     stored = {w.name: w for w in graph.initializer} | {n: a.t for n, a in constants if a.name == "value"}
     fits = []
-    for node in _first_nodes(graph, name):
-        constants_read = [stored[i] for i in node.input if i in stored and not stored[i].external_data]
-        if node.op_type in ("Sub", "Add", "Div", "Mul") and constants_read:
-            largest = float(np.abs(numpy_helper.to_array(constants_read[0])).max(initial=0.0))
+    for node in (n for n in _first_nodes(graph, name) if n.op_type in ("Sub", "Add", "Div", "Mul")):
+        if read := [stored[i] for i in node.input if i in stored and not stored[i].external_data]:
+            largest = float(np.abs(numpy_helper.to_array(read[0])).max(initial=0.0))
             fits.append(largest > 0.1 if node.op_type == "Mul" else largest <= 1)
     return bool(fits) and all(fits)
 

@@ -124,10 +124,7 @@ def outputs_of(proto: Any) -> tuple[TensorInfo, ...]:
 
 
 def opset_of(proto: Any) -> int:
-    """The version of the standard operators that a parsed ONNX file uses; 0 if it names none.
-
-    Of several it is the last one, which is what ONNX Runtime takes.
-    """
+    """The opset of the standard operators: of several the last, as in ONNX Runtime; 0 if there is none."""
     return next((int(o.version) for o in reversed(proto.opset_import) if o.domain in STANDARD), 0)
 
 
@@ -156,9 +153,8 @@ def read_proto(path: Path) -> Any:
     try:
         proto = onnx.load_model_from_string(data)
     except Exception:  # noqa: BLE001 - protobuf's DecodeError, in whichever of its implementations
-        raise ModelError(
-            f"{path}: not an ONNX model, or truncated ({len(data):,} bytes); export or download it again"
-        ) from None
+        what = f"not an ONNX model, or truncated ({len(data):,} bytes)"
+        raise ModelError(f"{path}: {what}; export or download it again") from None
     graph = proto.graph
     if not graph.node or not graph.output or not proto.opset_import:
         raise ModelError(f"{path}: not an ONNX model: expected a graph with nodes and outputs, got none")
@@ -181,10 +177,8 @@ def _check_domains(path: Path, proto: Any) -> None:
         if (node.domain, node.op_type) in brought:
             continue
         if node.domain not in KNOWN_DOMAINS:
-            raise ModelError(
-                f"{where} is a custom operator, {node.op_type!r} of domain {node.domain!r}, unknown to "
-                f"onnxruntime; {advice}"
-            )
+            custom = f"a custom operator, {node.op_type!r} of domain {node.domain!r}"
+            raise ModelError(f"{where} is {custom}, unknown to onnxruntime; {advice}")
         if node.domain in STANDARD and not defs.has(node.op_type):
             raise ModelError(f"{where}: ONNX has no operator {node.op_type!r}; {advice}")
 
@@ -202,10 +196,9 @@ def _check_version(path: Path, proto: Any) -> None:
     try:
         open_session(probe.SerializeToString())
     except Exception as problem:  # noqa: BLE001 - onnxruntime has no common error class
-        raise ModelError(
-            f"{path}: opset {opset} (IR {ir}) is newer than onnxruntime {runtime().__version__} can run; "
-            f"export with an older opset, e.g. 17, or upgrade onnxruntime ({condense(problem)})"
-        ) from None
+        newer = f"opset {opset} (IR {ir}) is newer than onnxruntime {runtime().__version__} can run"
+        advice = "export with an older opset, e.g. 17, or upgrade onnxruntime"
+        raise ModelError(f"{path}: {newer}; {advice} ({condense(problem)})") from None
 
 
 def _external(proto: Any) -> dict[str, str]:
@@ -227,10 +220,9 @@ def _tensor(value: Any) -> TensorInfo:
 
 def image_input(info: ModelInfo) -> TensorInfo:
     """The one input of a model, which takes an image: four axes, or three of which one is the 3 channels."""
-    if len(info.inputs) == 1:
-        shape = info.inputs[0].shape
-        if len(shape) == 4 or (len(shape) == 3 and 3 in (shape[0], shape[2])):
-            return info.inputs[0]
+    shape = info.inputs[0].shape if len(info.inputs) == 1 else ()
+    if len(shape) == 4 or (len(shape) == 3 and 3 in (shape[0], shape[2])):
+        return info.inputs[0]
     got = ", ".join(map(str, info.inputs)) or "none"
     expected = "one input that takes an image, of four axes or of three without a batch"
     raise ModelError(f"{info.path}: expected {expected}, got {got}")

@@ -77,15 +77,12 @@ class ScaleShift:
 
 @dataclass(frozen=True, eq=False)
 class WeightedSum:
-    """out = sum of weights[i] * source i, all of one shape.
-
-    `roundings` counts the roundings of a runtime in addition to that of the sum.
-    """
+    """out = sum of weights[i] * source i, all of one shape."""
 
     sources: tuple[int, ...]
     weights: tuple[float, ...]
     shape: tuple[int, ...]
-    roundings: int = 0
+    roundings: int = 0  # of a runtime, in addition to that of the sum
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Models by name or path: the shipped ones, or the user's file with its card or with a guess."""
+"""Models by name or path: the shipped ones, or the user's file with its card or a guess from the graph."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import CardError, InputError, ModelError, UnknownName
-from holdfast.core.model import Card, Model, existing_file
+from holdfast.core.model import Card, Head, Input, Model, existing_file
 from holdfast.core.registry import lookup
-from holdfast.graph.card import card_path, read_card
-from holdfast.graph.guess import guess
+from holdfast.graph.card import BUILT_IN, card_path, numbered, read_card, write_card
+from holdfast.graph.evidence import GraphFacts, Proposal, gather_facts
+from holdfast.graph.guess_rules import RULES
 from holdfast.graph.inspect import ModelInfo, image_input, inspect, rows
 
 QUIET = -30.0  # as a logit it is no object; as a probability it is below every threshold
@@ -24,21 +25,18 @@ def check_card(card: Card, info: ModelInfo) -> None:
     width, height = card.input.size
     expected = (3, height, width) if card.input.layout == "nchw" else (height, width, 3)
     if any(isinstance(g, int) and g != w for g, w in zip(tensor.shape[-3:], expected, strict=True)):
-        raise CardError(
-            f"{info.path}: the card describes an input (1, {', '.join(map(str, expected))}) "
-            f"({card.input.layout}, {width}×{height}), the model takes {tensor}; correct `size` or `layout`"
-        )
+        shape = f"(1, {', '.join(map(str, expected))}) ({card.input.layout}, {width}×{height})"
+        takes = f"the model takes {tensor}; correct `size` or `layout`"
+        raise CardError(f"{info.path}: the card describes an input {shape}, {takes}")
     if tensor.dtype != card.input.dtype:
         described = f"the card describes an input of type {card.input.dtype}"
         raise CardError(f"{info.path}: {described}, the model takes {tensor}; correct `dtype`")
     if not all(t.static for t in info.outputs):
         return  # free shapes: the head checks what really comes out
     # The head checks its own requirements: decode outputs of these shapes that contain no detection.
-    raw = {
-        t.name: np.full([1, *map(int, t.shape[1:])], 0 if np.dtype(t.dtype).kind in "iub" else QUIET, t.dtype)
-        for t in info.outputs
-        if t.shape and t.dtype != "unknown"
-    }
+    known = [(t, np.dtype(t.dtype)) for t in info.outputs if t.shape and t.dtype != "unknown"]
+    quiet = {t.name: 0 if dtype.kind in "iub" else QUIET for t, dtype in known}
+    raw = {t.name: np.full([1, *map(int, t.shape[1:])], quiet[t.name], dtype) for t, dtype in known}
     try:
         lookup("head", card.head.name)(raw, dataclasses.replace(card, score=1.0))
     except CardError as problem:
@@ -94,12 +92,9 @@ class ModelDescription:
         if self.card is not None:
             image, names = self.card.input, self.card.classes
             listed = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-            size = f"{image.size.width}×{image.size.height}"
-            lines += [
-                ("task", f"{self.card.task}, {len(names)} classes: {listed}"),
-                ("reads", f"{size} {image.colour} {image.layout}, {image.policy}"),
-                ("head", self.card.head.name),
-            ]
+            reads = f"{image.size.width}×{image.size.height} {image.colour} {image.layout}, {image.policy}"
+            lines += [("task", f"{self.card.task}, {len(names)} classes: {listed}"), ("reads", reads)]
+            lines.append(("head", self.card.head.name))
         lines += [("guessed", line) for line in self.guessed]
         lines += [("problem", self.problem)] if self.problem else []
         return "\n".join(f"{name:14} {value}" for name, value in lines)
@@ -119,3 +114,81 @@ def describe(name_or_path: str | Path, card: Path | None = None) -> ModelDescrip
     except InputError as problem:
         return ModelDescription(info, None, (), str(problem))
     return ModelDescription(info, model.card, model.guessed, "")
+
+
+NORMALISES = frozenset({"Sub", "Div", "Mul", "Add", "BatchNormalization"})
+PLAIN: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+IMAGENET: dict[str, Any] = {"scale": 1 / 255, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+
+
+def guess(path: Path) -> tuple[Card, tuple[str, ...]]:
+    """The card that fits the graph best, and one line for each guess: "field: value, because ..."."""
+    facts = gather_facts(path)
+    proposal = next(filter(None, (rule(facts) for rule in RULES)), None)
+    if proposal is None:
+        advice = f"write a card {path.stem}.toml next to it (docs/how-to/your-model.md) that names its head"
+        problem = f"no known head fits the outputs {facts.shapes()}"
+        raise CardError(f"{path}: {problem}; {advice}, or register a head of your own")
+    classes, why_classes = _guess_classes(facts, proposal)
+    image, why_image = _guess_input(facts, proposal)
+    task, head = proposal.task, Head(proposal.head, proposal.options)
+    why_head = (f"task: {task}, because of the head", f"head: {head.name}, because {proposal.because}")
+    reasons = (*why_head, why_classes, *why_image, *proposal.warnings)
+    return Card(task, image, head, classes, resize=proposal.resize, **proposal.thresholds), reasons
+
+
+def write_guess(path: Path, out: Path | None = None, *, force: bool = False) -> tuple[Path, tuple[str, ...]]:
+    """Write the guessed card next to the model (or to `out`); return its path and the reasons."""
+    stem = path.name.removesuffix(".gz").removesuffix(".onnx")
+    target = out or path.with_name(f"{stem}.toml")
+    if target.exists() and not force:
+        raise CardError(f"{target}: the card already exists; use --force to overwrite it")
+    card, reasons = guess(path)
+    write_card(card, target, reasons)
+    return target, reasons
+
+
+def _guess_classes(facts: GraphFacts, proposal: Proposal) -> tuple[tuple[str, ...], str]:
+    count = proposal.classes
+    if facts.names and count in (None, len(facts.names)):
+        return facts.names, f"classes: {len(facts.names)} names, because the file's metadata lists them"
+    if count is None:
+        why = "assumed: the number of classes cannot be read from labels after NMS"
+        return BUILT_IN[proposal.names], f"classes: {proposal.names}, {why}"
+    if count in (80, 91):
+        return BUILT_IN[f"coco{count}"], f"classes: coco{count}, because there are {count} classes"
+    if proposal.task == "single" and count == 3:
+        return BUILT_IN["cctsdb3"], "classes: cctsdb3, because a single-object head has 3"
+    named = f"the metadata names {len(facts.names)}" if facts.names else "no names are stored"
+    return numbered(count), f"classes: {count} without names, because the graph has {count} and {named}"
+
+
+def _guess_input(facts: GraphFacts, proposal: Proposal) -> tuple[Input, list[str]]:
+    """Preprocessing: facts from the graph, completed by the training conventions of such networks."""
+    size = proposal.size or facts.size
+    fields: dict[str, Any] = {"size": size, "layout": facts.layout, **proposal.input}
+    pixels = f"{size.width}×{size.height}"
+    why_size = "assumed: the size in the graph is dynamic"
+    why_size = why_size if facts.free_size else f"because the graph's input is {facts.info.inputs[0]}"
+    why_layout = f"because the input is {facts.info.inputs[0]}"
+    reasons = [f"size: {pixels}, {why_size}", f"layout: {facts.layout}, {why_layout}"]
+    if facts.dtype in ("float16", "uint8"):
+        fields["dtype"] = facts.dtype
+        reasons.append(f"dtype: {facts.dtype}, because the input of the graph has this type")
+    inside = facts.starts & NORMALISES
+    begins = f"the graph begins with {', '.join(sorted(inside))}"
+    if facts.dtype != "uint8" and facts.takes_unit:
+        fields |= {**PLAIN, "scale": 1 / 255}
+        reasons.append(f"scale: 1/255, because {begins} of constants for values in 0..1")
+    elif inside or facts.dtype == "uint8":
+        fields |= {**PLAIN, "scale": 1.0}
+        reasons.append(f"scale: 1, because {begins if inside else 'it takes bytes'}")
+    else:
+        fields = {**(IMAGENET if proposal.imagenet else {"scale": 1 / 255}), **fields}
+        scale = "1/255" if fields["scale"] == 1 / 255 else f"{fields['scale']:g}"
+        reasons.append(f"scale: {scale}, assumed, as in {proposal.like}: the graph does not normalise")
+        for name in ("mean", "std") if "mean" in fields else ():
+            numbers = " ".join(f"{v:g}" for v in fields[name])
+            reasons.append(f"{name}: {numbers}, assumed, as in {proposal.like}")
+    image, assumed = Input(**fields), f"assumed, as in {proposal.like}: it cannot be read from the graph"
+    return image, [*reasons, f"colour: {image.colour}, {assumed}", f"policy: {image.policy}, {assumed}"]

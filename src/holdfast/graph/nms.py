@@ -19,9 +19,8 @@ def nms(
 ) -> Ints:
     """Indices of the boxes to keep, best score first; equal scores keep their order.
 
-    A box is dropped when a retained box of its class with a better score overlaps it by more than `iou`
-    (`strict`), or by at least `iou` (not `strict`). `plus` is added to every width and height: 1 counts the
-    last pixel.
+    A box is dropped when a retained box of its class with a better score overlaps it by more than `iou`, or,
+    if not `strict`, by at least `iou`. `plus` is added to every side: 1 counts the last pixel.
     """
     if max_detections is not None and max_detections <= 1000:
         order = _best(scores, 20 * max_detections)

@@ -61,10 +61,7 @@ def part_of(
     outputs: Iterable[str],
     constants: Mapping[str, NDArray[Any]] | None = None,
 ) -> Any:
-    """The part of a model from `inputs` (example arrays by name) to `outputs`, as a model.
-
-    `constants` are tensors that get a fixed value.
-    """
+    """The part of a model from `inputs` (examples by name) to `outputs`; `constants` get a fixed value."""
     names, fixed = list(outputs), constants or {}
     nodes = needed(model.graph, names, inputs)
     read = set(names).union(*map(_reads, nodes))
@@ -111,12 +108,9 @@ def drop_attributes(node: Any, *names: str) -> None:
 def check_deterministic(proto: Any, where: str) -> None:
     """Raise ModelError if an output of a parsed ONNX file depends on a node that draws random numbers."""
     for node in needed(proto.graph):
-        reason = _random(node, proto)
-        if reason:
-            raise ModelError(
-                f"{where}: node {node.name or node.output[0]!r}: {node.op_type} {reason}, so one input has "
-                "many outputs; export the model for inference"
-            )
+        if reason := _random(node, proto):
+            what = f"{node.op_type} {reason}, so one input has many outputs; export the model for inference"
+            raise ModelError(f"{where}: node {node.name or node.output[0]!r}: {what}")
 
 
 def dropout_trains(opset: int, attributes: Any, training_mode: Any) -> bool:

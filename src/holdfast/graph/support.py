@@ -52,9 +52,8 @@ class Support:
 
     def summary(self) -> str:
         """One-line summary."""
-        bad = sum(not node.supported for node in self.nodes)
         count = len(self.nodes)
-        if bad:
+        if bad := sum(not node.supported for node in self.nodes):
             return f"not supported: {bad} of {count} nodes; only a search for counterexamples is possible"
         if self.enumerated:
             return f"supported: all {count} nodes, if the property fixes every input that is not rounded"
@@ -83,9 +82,9 @@ class Support:
 
 def report(path: Path) -> tuple[str, Support]:
     """A file's support as text: the summary, inputs and outputs, the operators; and the support itself."""
-    found, info = support(path), inspect(path)
+    nodes, info = support(path), inspect(path)
     tensors = [f"input    {tensor}" for tensor in info.inputs] + [f"output   {t}" for t in info.outputs]
-    return "\n".join([found.summary(), *tensors, *found.lines()]), found
+    return "\n".join([nodes.summary(), *tensors, *nodes.lines()]), nodes
 
 
 def support(model: Any) -> Support:
@@ -94,9 +93,8 @@ def support(model: Any) -> Support:
     The graph is lowered as it would be for a proof. After an unsupported node the walk continues
     with a value of the shape ONNX infers, so that all unsupported nodes are reported together.
     """
-    entry = prepare_graph(
-        load_complete_proto(Path(model)) if isinstance(model, str | Path) else model, None, True
-    )
+    proto = load_complete_proto(Path(model)) if isinstance(model, str | Path) else model
+    entry = prepare_graph(proto, drop_softmax=True)
     walk = _SupportCheck(entry.proto, entry.build, entry.values)
     required = {name for node in needed(entry.proto.graph) for name in node.output}
     nodes = []
@@ -105,9 +103,8 @@ def support(model: Any) -> Support:
         outcome = walk.visit(node) if used else (True, "unused: no output needs it")
         nodes.append(NodeSupport(_name(node), node.op_type, *outcome))
     neurons: Counter[str] = Counter()
-    for step in entry.build.steps:
-        if isinstance(step, Activation):
-            neurons[step.curve] += prod(step.shape)
+    for step in (step for step in entry.build.steps if isinstance(step, Activation)):
+        neurons[step.curve] += prod(step.shape)
     return Support(tuple(nodes), len(entry.free), neurons)
 
 
@@ -146,11 +143,11 @@ class _SupportCheck:
                 return True, _ENUMERATED
             # the walk continues with fresh values in place of the node's outputs, where their shape is known
             for output in proto.output:
-                shape = self.shapes.get(output)
-                if shape is None:
-                    self.unknown[output] = f"node {_name(proto)!r}"
-                else:
+                if output in self.shapes:
+                    shape = self.shapes[output]
                     self.values[output] = self.build.all_of(self.build.emit(FreeInputs(shape)), shape)
+                else:
+                    self.unknown[output] = f"node {_name(proto)!r}"
             return False, str(problem).split("cannot be lowered: ", 1)[-1]
         for output, value in zip(proto.output, outputs, strict=False):
             self.values[output] = self.build.normal(value) if isinstance(value, View) else value
@@ -173,11 +170,9 @@ class _SupportCheck:
         source = self.build.steps[step]
         if isinstance(source, FreeInputs):
             return step == 0
-        if isinstance(source, ScaleShift | Selection) or (
-            isinstance(source, Activation) and source.curve == "relu"
-        ):
-            return all(self._single(s) for s in sources_of(source))
-        return False
+        relu = isinstance(source, Activation) and source.curve == "relu"
+        elementwise = relu or isinstance(source, ScaleShift | Selection)
+        return elementwise and all(self._single(s) for s in sources_of(source))
 
 
 def _how(node: Node, emitted: list[Step]) -> str:

@@ -124,14 +124,11 @@ def truth_table(
     """A checked `TruthTable`; area defaults to w·h, crowd and difficult to no."""
     boxes = _boxes(xyxy, xywh)
     n = len(boxes)
-    return TruthTable(
-        image=_indices(image, n, "image"),
-        category=_indices(category, n, "category"),
-        xywh=boxes,
-        area=_column(boxes[:, 2] * boxes[:, 3] if area is None else area, n, "area"),
-        crowd=_column(np.zeros(n) if crowd is None else crowd, n, "crowd").astype(bool),
-        difficult=_column(np.zeros(n) if difficult is None else difficult, n, "difficult").astype(bool),
-    )
+    columns = _indices(image, n, "image"), _indices(category, n, "category"), boxes
+    areas = _column(boxes[:, 2] * boxes[:, 3] if area is None else area, n, "area")
+    crowds = _column(np.zeros(n) if crowd is None else crowd, n, "crowd").astype(bool)
+    difficults = _column(np.zeros(n) if difficult is None else difficult, n, "difficult").astype(bool)
+    return TruthTable(*columns, areas, crowds, difficults)
 
 
 def detection_table(
@@ -145,9 +142,8 @@ def detection_table(
     """A checked `DetectionTable`."""
     boxes = _boxes(xyxy, xywh)
     n = len(boxes)
-    return DetectionTable(
-        _indices(image, n, "image"), _indices(category, n, "category"), boxes, _column(score, n, "score")
-    )
+    columns = _indices(image, n, "image"), _indices(category, n, "category"), boxes
+    return DetectionTable(*columns, _column(score, n, "score"))
 
 
 def check_range(table: TruthTable | DetectionTable, images: int, classes: int, name: str) -> None:
@@ -155,8 +151,8 @@ def check_range(table: TruthTable | DetectionTable, images: int, classes: int, n
     for field, column, limit in (("image", table.image, images), ("category", table.category, classes)):
         wrong = np.flatnonzero(column >= limit)
         if len(wrong):
-            row = int(wrong[0])
-            raise InputError(f"{name} row {row}: {field} index {column[row]} but there are only {limit}")
+            got = f"{field} index {column[wrong[0]]}"
+            raise InputError(f"{name} row {wrong[0]}: {got} but there are only {limit}")
 
 
 def _boxes(xyxy: ArrayLike | None, xywh: ArrayLike | None) -> Floats:
@@ -165,9 +161,8 @@ def _boxes(xyxy: ArrayLike | None, xywh: ArrayLike | None) -> Floats:
     boxes = as_boxes(xywh, "xywh") if xywh is not None else xyxy_to_xywh(np.asarray(xyxy))
     wrong = np.flatnonzero(~np.isfinite(boxes).all(axis=1) | (boxes[:, 2:] < 0).any(axis=1))
     if len(wrong):
-        row = int(wrong[0])
-        got = boxes[row].tolist()
-        raise InputError(f"boxes row {row}: expected finite numbers and sides ≥ 0, got xywh {got}")
+        got = boxes[wrong[0]].tolist()
+        raise InputError(f"boxes row {wrong[0]}: expected finite numbers and sides ≥ 0, got xywh {got}")
     return boxes
 
 
@@ -200,9 +195,8 @@ def single_values(
     if len(sizes) != 1:
         raise InputError(f"expected one box and one class per image on both sides, got sizes {sorted(sizes)}")
     proper = (area(first) > 0) & (area(second) > 0)  # corners in the wrong order enclose nothing
-    return np.where(
-        proper & (predicted == expected), pair_iou(xyxy_to_xywh(first), xyxy_to_xywh(second)), 0.0
-    )
+    overlap = pair_iou(xyxy_to_xywh(first), xyxy_to_xywh(second))
+    return np.where(proper & (predicted == expected), overlap, 0.0)
 
 
 def single_result(values: Floats) -> dict[str, float]:

@@ -61,8 +61,8 @@ def read_truth(path: str | Path) -> TruthFile:
         content = _read_json(path)
         if not isinstance(content, dict):
             hint = " (is this the predictions file?)" if isinstance(content, list) else ""
-            got = f"{_kind(content)}{hint}"
-            raise DataError(f"{path}: expected an object with images, categories and annotations, got {got}")
+            expected = "an object with images, categories and annotations"
+            raise DataError(f"{path}: expected {expected}, got {_kind(content)}{hint}")
         problems = _Problems(path)
         lists = {key: content.get(key, "nothing (the key is missing)") for key in _LISTS}
         images = _Records.of(lists["images"], "images", problems)
@@ -81,9 +81,7 @@ def read_truth(path: str | Path) -> TruthFile:
         image_order, category_order = np.argsort(image_ids), np.argsort(category_ids)
         return TruthFile(
             path=path,
-            table=TruthTable(
-                image=image, category=category, xywh=xywh, area=area, crowd=crowd, difficult=difficult
-            ),
+            table=TruthTable(image, category, xywh, area, crowd, difficult),
             image_ids=image_ids[image_order],
             category_ids=category_ids[category_order],
             image_names=images.names("file_name", image_order),
@@ -102,12 +100,9 @@ def read_predictions(path: str | Path, truth: TruthFile) -> DetectionTable:
             raise DataError(f"{path}: expected {expected}, got {_kind(content)}{hint}")
         problems = _Problems(path)
         records = _Records.of(content, "", problems)
-        table = DetectionTable(
-            image=records.indices("image_id", truth.image_ids, "images"),
-            category=records.indices("category_id", truth.category_ids, "categories"),
-            xywh=records.boxes(),
-            score=records.numbers("score"),
-        )
+        image = records.indices("image_id", truth.image_ids, "images")
+        category = records.indices("category_id", truth.category_ids, "categories")
+        table = DetectionTable(image, category, records.boxes(), records.numbers("score"))
         problems.raise_if_any()
         return table
 
@@ -130,8 +125,7 @@ class _Problems:
         """Add one fault: its location, the expected value and the actual one."""
         self.count += 1
         if len(self.messages) < SHOWN_PROBLEMS:
-            text = repr(got)
-            text = text if len(text) <= 80 else f"{text[:77]}..."
+            text = repr(got) if len(repr(got)) <= 80 else f"{repr(got)[:77]}..."
             self.messages.append(f"{where}: expected {expected}, got {text}")
 
     def raise_if_any(self) -> None:
@@ -145,11 +139,7 @@ class _Problems:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause Python's cycle collector for the block.
-
-    A parsed file has hundreds of thousands of new containers and no cycle; traversing them repeatedly doubles
-    the time of reading.
-    """
+    """Pause the cycle collector: its traversals of a parsed file, which has no cycle, double the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -160,7 +150,6 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _read_json(path: Path) -> Any:
-    """The parsed content of a file; raise DataError with line and column if it is no JSON."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -284,7 +273,6 @@ class _Records:
             return [record.get(key, _MISSING) for record in self.items]
 
     def _note(self, key: str, values: list[Any], valid: Callable[[Any], bool], expected: str) -> None:
-        """Add a fault for every invalid value."""
         for index, value in enumerate(values):
             if not valid(value):
                 self.problems.add(f"{self.where}[{index}].{key}", expected, value)
@@ -303,6 +291,5 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_box(value: Any) -> bool:
-    if not isinstance(value, list) or len(value) != 4:
-        return False
-    return all(_is_number(v) and abs(v) <= FARTHEST for v in value) and not any(v < 0 for v in value[2:])
+    numbers = isinstance(value, list) and all(_is_number(v) and abs(v) <= FARTHEST for v in value)
+    return numbers and len(value) == 4 and value[2] >= 0 and value[3] >= 0

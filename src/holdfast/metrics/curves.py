@@ -26,9 +26,6 @@ class Curve:
     positives: int
     end_points: bool = False  # the plotted curve also starts at (recall 0, precision 1) and ends at (1, 0)
 
-    def __len__(self) -> int:
-        return len(self.tp)
-
     @property
     def precision(self) -> Floats:
         """TP / (TP + FP) after each detection, (n,)."""

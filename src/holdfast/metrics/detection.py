@@ -43,9 +43,38 @@ class DetectionResult:
 
     @cached_property
     def confusion(self) -> Ints:
-        """Truth (rows) against detection (columns) with the background last: see `confusion`."""
-        tables = (self.truth, self.detections, self.matches)
-        return confusion(*tables, self.rule, self.iou, self.score, images=self.images)
+        """Truth (rows) against detection (columns), (classes + 1, classes + 1); the last is the background.
+
+        The diagonal holds the true positives. The false positives are then matched, best score first, with
+        the unmatched true boxes of *other* classes in their image: such a pair is a confusion. The rest is
+        background detected as an object (last row) or missed objects (last column).
+        """
+        truth, detections, matches, rule = self.truth, self.detections, self.matches, self.rule
+        classes = len(matches.positives)
+        passing = passes(matches.score, self.score, rule)
+        hit = passing & (matches.outcome == TRUE_POSITIVE)
+        free = matches.counted.copy()
+        free[matches.truth[hit]] = False
+        wrong = passing & (matches.outcome == FALSE_POSITIVE)
+        true_rows, detected_rows = np.flatnonzero(free), np.sort(matches.detection[wrong])
+        boxes, detected = _one_class(truth, true_rows), _one_class(detections, detected_rows)
+        arranged = matching.arrange(detected, self.images, None)
+        pairs = matching.pair_up(boxes, detected, arranged, self.images, plus_one=rule.plus_one)
+        pairs_truth, pairs_detected = true_rows[pairs.truth], detected_rows[arranged.row[pairs.position]]
+        passed = matching.threshold_bits(pairs.iou, np.array([self.iou]), strict=rule.iou_strict)
+        differs = truth.category[pairs_truth] != detections.category[pairs_detected]
+        keep = np.flatnonzero((passed > 0) & differs & (pairs.iou > 0.0))
+        no = np.zeros(len(keep), dtype=bool)
+        keep = keep[matching.assign(matching.select(pairs, keep), passed[keep], no, no) > 0]
+        pairs_truth, pairs_detected = pairs_truth[keep], pairs_detected[keep]
+        table = np.zeros((classes + 1, classes + 1), dtype=np.int64)
+        np.add.at(table, (matches.category[hit], matches.category[hit]), 1)
+        np.add.at(table, (truth.category[pairs_truth], detections.category[pairs_detected]), 1)
+        missed = np.setdiff1d(true_rows, pairs_truth)
+        table[:classes, classes] = np.bincount(truth.category[missed], minlength=classes)
+        invented = np.setdiff1d(detected_rows, pairs_detected)
+        table[classes, :classes] = np.bincount(detections.category[invented], minlength=classes)
+        return table
 
     def __str__(self) -> str:
         return f"mAP {self.mean_ap:.4f} at IoU {self.iou:g} ({self.rule})"
@@ -67,19 +96,8 @@ def evaluate(
     matches = matching.match(truth, detections, rule, iou, images=images, classes=classes)
     curves = class_curves(matches, rule)
     ap = np.array([average_precision(c, rule.interpolation) for c in curves], dtype=np.float64)
-    return DetectionResult(
-        rule=rule,
-        iou=iou,
-        score=score,
-        mean_ap=mean_of_present(ap),
-        ap=ap,
-        curves=curves,
-        counts=counts_at(matches, score, rule),
-        matches=matches,
-        truth=truth,
-        detections=detections,
-        images=images,
-    )
+    mean_ap, counts = mean_of_present(ap), counts_at(matches, score, rule)
+    return DetectionResult(rule, iou, score, mean_ap, ap, curves, counts, matches, truth, detections, images)
 
 
 def class_curves(matches: Matches, rule: APRule) -> tuple[Curve, ...]:
@@ -102,7 +120,6 @@ def mean_of_present(values: Floats) -> float:
 class Counts:
     """TP, FP and FN per class, (classes,), at one score threshold."""
 
-    score: float
     tp: Ints
     fp: Ints
     fn: Ints
@@ -124,7 +141,7 @@ class Counts:
 
     def total(self) -> Counts:
         """The sums over all classes, as one class."""
-        return Counts(self.score, *(column.sum(keepdims=True) for column in (self.tp, self.fp, self.fn)))
+        return Counts(*(column.sum(keepdims=True) for column in (self.tp, self.fp, self.fn)))
 
 
 def ratio(part: NDArray[np.int64], whole: NDArray[np.int64]) -> Floats:
@@ -140,63 +157,16 @@ def passes(score: Floats, threshold: float, rule: APRule) -> Bools:
 def counts_at(matches: Matches, score: float, rule: APRule) -> Counts:
     """Counts per class of the detections that pass the score threshold.
 
-    Matching is not repeated: a detection is matched before all those of lower score, so removing those does
-    not affect it.
+    Matching is not repeated: removing detections of lower score does not affect one that is matched before.
     """
-    passing = passes(matches.score, score, rule)
-    classes = len(matches.positives)
+    passing, classes = passes(matches.score, score, rule), len(matches.positives)
     tp = np.bincount(matches.category[passing & (matches.outcome == TRUE_POSITIVE)], minlength=classes)
     fp = np.bincount(matches.category[passing & (matches.outcome == FALSE_POSITIVE)], minlength=classes)
-    return Counts(score, tp, fp, matches.positives - tp)
-
-
-def confusion(
-    truth: TruthTable,
-    detections: DetectionTable,
-    matches: Matches,
-    rule: APRule,
-    iou: float,
-    score: float,
-    *,
-    images: int,
-) -> Ints:
-    """Truth (rows) against detection (columns), (classes + 1, classes + 1); the last is the background.
-
-    The diagonal holds the true positives. The false positives are then matched, best score first, with
-    the unmatched true boxes of *other* classes in their image: such a pair is a confusion. The rest is
-    background detected as an object (last row) or missed objects (last column).
-    """
-    classes = len(matches.positives)
-    passing = passes(matches.score, score, rule)
-    hit = passing & (matches.outcome == TRUE_POSITIVE)
-    free = matches.counted.copy()
-    free[matches.truth[hit]] = False
-    wrong = passing & (matches.outcome == FALSE_POSITIVE)
-    true_rows, detected_rows = np.flatnonzero(free), np.sort(matches.detection[wrong])
-    boxes, detected = _one_class(truth, true_rows), _one_class(detections, detected_rows)
-    arranged = matching.arrange(detected, images, None)
-    pairs = matching.pair_up(boxes, detected, arranged, images, plus_one=rule.plus_one)
-    pairs_truth, pairs_detected = true_rows[pairs.truth], detected_rows[arranged.row[pairs.position]]
-    passed = matching.threshold_bits(pairs.iou, np.array([iou]), strict=rule.iou_strict)
-    differs = truth.category[pairs_truth] != detections.category[pairs_detected]
-    keep = np.flatnonzero((passed > 0) & differs & (pairs.iou > 0.0))
-    no = np.zeros(len(keep), dtype=bool)
-    keep = keep[matching.assign(matching.select(pairs, keep), passed[keep], no, no) > 0]
-    pairs_truth, pairs_detected = pairs_truth[keep], pairs_detected[keep]
-    table = np.zeros((classes + 1, classes + 1), dtype=np.int64)
-    np.add.at(table, (matches.category[hit], matches.category[hit]), 1)
-    np.add.at(table, (truth.category[pairs_truth], detections.category[pairs_detected]), 1)
-    missed = np.setdiff1d(true_rows, pairs_truth)
-    table[:classes, classes] = np.bincount(truth.category[missed], minlength=classes)
-    invented = np.setdiff1d(detected_rows, pairs_detected)
-    table[classes, :classes] = np.bincount(detections.category[invented], minlength=classes)
-    return table
+    return Counts(tp, fp, matches.positives - tp)
 
 
 def _one_class(table: Table, rows: Ints) -> Table:
     """These rows of a table, all of class 0 and none of them a crowd or difficult."""
+    zero = ("category", "crowd", "difficult")
     columns = {name: column[rows] for name, column in vars(table).items()}
-    none = {
-        name: np.zeros_like(columns[name]) for name in ("category", "crowd", "difficult") if name in columns
-    }
-    return replace(table, **columns | none)
+    return replace(table, **{k: np.zeros_like(v) if k in zero else v for k, v in columns.items()})

@@ -12,7 +12,7 @@ from holdfast.metrics.boxes import DetectionTable, TruthTable, detection_table, 
 from holdfast.metrics.curves import Curve, average_precision, eleven_points, trapezoid_area
 from holdfast.metrics.detection import class_curves, passes
 from holdfast.metrics.matching import FALSE_POSITIVE, IGNORED, TRUE_POSITIVE, Matches, match
-from holdfast.metrics.rules import APRule, Interpolation
+from holdfast.metrics.rules import RULES, APRule, Interpolation
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,22 @@ class Explanation:
     iou: float
     positives: int
     steps: tuple[ExplainedDetection, ...]
-    thresholds: tuple[ThresholdRow, ...]
     points: tuple[RecallPoint, ...]
     ap: float
     by_interpolation: dict[str, float]  # the AP of the same curve with other interpolations
 
     def at(self, score: float) -> ThresholdRow:
         """The counts at any score threshold, by the rule's > or ≥."""
-        return _threshold_row(self.steps, score, self.rule, self.positives)
+        passing = passes(np.array([step.score for step in self.steps], dtype=np.float64), score, self.rule)
+        last = int(passing.sum())  # scores are in descending order, so the passing ones come first
+        tp, fp = (self.steps[last - 1].tp, self.steps[last - 1].fp) if last else (0, 0)
+        precision, recall = _quotient(tp, tp + fp), _quotient(tp, self.positives)
+        return ThresholdRow(score, tp, fp, fn=self.positives - tp, precision=precision, recall=recall)
+
+    @property
+    def thresholds(self) -> list[ThresholdRow]:
+        """The counts at the score thresholds 1.00, 0.99 … 0.00."""
+        return [self.at(k / 100) for k in range(100, -1, -1)]
 
 
 def explain(
@@ -86,21 +94,17 @@ def explain(
         raise InputError(f"class index: expected 0 to {len(class_names) - 1}, got {class_index}")
     matches = match(truth, detections, rule, iou, images=images, classes=len(class_names))
     curve = class_curves(matches, rule)[class_index]
-    positives = int(matches.positives[class_index])
-    steps = _steps(matches, rule, iou, class_index)
+    averages = {name: average_precision(curve, name) for name in get_args(Interpolation)}
+    lines = trapezoid_area(curve) if curve.positives else float("nan")
     return Explanation(
         class_name=class_names[class_index],
         rule=rule,
         iou=iou,
-        positives=positives,
-        steps=steps,
-        thresholds=tuple(_threshold_row(steps, k / 100, rule, positives) for k in range(100, -1, -1)),
+        positives=curve.positives,
+        steps=_steps(matches, rule, iou, class_index),
         points=_points(curve),
-        ap=average_precision(curve, rule.interpolation),
-        by_interpolation={
-            **{name: average_precision(curve, name) for name in get_args(Interpolation)},
-            "straight lines": trapezoid_area(curve) if positives else float("nan"),
-        },
+        ap=averages[rule.interpolation],
+        by_interpolation={**averages, "straight lines": lines},
     )
 
 
@@ -130,7 +134,6 @@ def _steps(matches: Matches, rule: APRule, iou: float, class_index: int) -> tupl
 
 
 def _why(matches: Matches, i: int, rule: APRule, iou: float) -> str:
-    """The reason for the outcome of the i-th detection, in words."""
     sign = ">" if rule.iou_strict else "≥"
     outcome, overlap = int(matches.outcome[i]), float(matches.overlap[i])
     if outcome == IGNORED:
@@ -142,21 +145,9 @@ def _why(matches: Matches, i: int, rule: APRule, iou: float) -> str:
     if matches.best[i] < 0:
         return "overlaps no true box of its class in this image: IoU 0"
     if overlap > iou or (overlap == iou and not rule.iou_strict):
-        return (
-            f"IoU {overlap:.3f} {sign} {iou:g}, but a detection with a higher score already matched the box"
-        )
+        reason = "but a detection with a higher score already matched the box"
+        return f"IoU {overlap:.3f} {sign} {iou:g}, {reason}"
     return f"IoU {overlap:.3f} is not {sign} {iou:g}"
-
-
-def _threshold_row(
-    steps: Sequence[ExplainedDetection], score: float, rule: APRule, positives: int
-) -> ThresholdRow:
-    passing = passes(np.array([step.score for step in steps], dtype=np.float64), score, rule)
-    last = int(passing.sum())  # scores are in descending order, so the passing ones come first
-    tp, fp = (steps[last - 1].tp, steps[last - 1].fp) if last else (0, 0)
-    return ThresholdRow(
-        score, tp, fp=fp, fn=positives - tp, precision=_quotient(tp, tp + fp), recall=_quotient(tp, positives)
-    )
 
 
 def _points(curve: Curve) -> tuple[RecallPoint, ...]:
@@ -210,9 +201,8 @@ def _steps_text(
 ) -> str:
     rows = []
     for step in e.steps[:limit]:
-        who = _name(detections, step.detection, "#")
-        if images:
-            who = f"{who} in {_name(images, step.image, '#')}"
+        where = f" in {_name(images, step.image, '#')}" if images else ""
+        who = _name(detections, step.detection, "#") + where
         true_box = _name(truths, step.truth, "box ") if step.truth >= 0 else "–"
         cells = (str(step.place), f"{step.score:.4g}", who, true_box, f"{step.iou:.3f}", step.outcome)
         sums = (str(step.tp), str(step.fp), _number(step.precision), _number(step.recall))
@@ -254,43 +244,33 @@ def _fraction(part: int, whole: int) -> str:
     return f"{part}/{whole} = {part / whole:.4g}" if whole else "n/a (0/0)"
 
 
-@dataclass(frozen=True)
-class Example:
-    """A small dataset with names and thresholds."""
-
-    title: str
-    truth: TruthTable
-    detections: DetectionTable
-    truth_names: tuple[str, ...]
-    detection_names: tuple[str, ...]
-    class_names: tuple[str, ...]
-    images: int
-    iou: float
-    scores: tuple[float, ...]
-
-
 # The worked example of the lecture on 2D object detection: one road scene, one class. The lecture gives the
 # counts at two score thresholds and says AP 0.75; boxes and scores here are our own, placed so that every
 # count comes out, and in the one order of hits and misses in which the area under the curve is exactly 0.75
 # (see docs/explanation/ap-rules.md).
 _CARS = ((80, 300, 280, 420), (330, 310, 450, 390), (520, 320, 600, 380), (960, 330, 1040, 380))
-_FOUND = {
+_DETECTED = {
     "on car A": (0.98, (84, 302, 282, 422)),
     "on car B": (0.94, (334, 312, 452, 392)),
     "on car C": (0.88, (523, 322, 605, 382)),
     "on the truck's front": (0.86, (680, 180, 880, 400)),
     "next to car D": (0.74, (975, 335, 1065, 385)),
 }
-LECTURE_EXAMPLE = Example(
-    title="example of the lecture: four cars, five detections, one of them the front of a truck",
-    truth=truth_table([0] * 4, [0] * 4, xyxy=_CARS),
-    detections=detection_table(
-        [0] * 5, [0] * 5, [score for score, _ in _FOUND.values()], xyxy=[box for _, box in _FOUND.values()]
-    ),
-    truth_names=("car A", "car B", "car C", "car D"),
-    detection_names=tuple(_FOUND),
-    class_names=("car",),
-    images=1,
-    iou=0.7,
-    scores=(0.9, 0.7),
+LECTURE_TRUTH = truth_table([0] * 4, [0] * 4, xyxy=_CARS)
+LECTURE_DETECTIONS = detection_table(
+    [0] * 5, [0] * 5, [score for score, _ in _DETECTED.values()], xyxy=[box for _, box in _DETECTED.values()]
 )
+LECTURE_SCORES = (0.9, 0.7)
+
+
+def explain_lecture() -> Explanation:
+    """The AP of the lecture's example."""
+    rule = RULES["lecture"]
+    return explain(LECTURE_TRUTH, LECTURE_DETECTIONS, rule, images=1, class_names=("car",), iou=0.7)
+
+
+def lecture_text(e: Explanation) -> str:
+    """The explanation of the lecture's example with its title and the names of its boxes."""
+    names = ("car A", "car B", "car C", "car D")
+    text = explanation_text(e, scores=LECTURE_SCORES, truth_names=names, detection_names=tuple(_DETECTED))
+    return f"Example of the lecture: four cars, five detections, one of them the front of a truck\n\n{text}"

@@ -19,13 +19,13 @@ def frechet(first: Tensor, second: Tensor) -> float:
 
     0 for equal sets, in any order, up to the square of the rounding of a float64; never negative.
     """
-    one, two = _checked("the first", first), _checked("the second", second)
-    if one.shape[1] != two.shape[1]:
-        got = f"got {one.shape[1]} and {two.shape[1]}; take both from the same network"
+    a, b = _checked("the first", first), _checked("the second", second)
+    if a.shape[1] != b.shape[1]:
+        got = f"got {a.shape[1]} and {b.shape[1]}; take both from the same network"
         raise InputError(f"Fréchet distance: expected features of one length, {got}")
-    means = one.mean(axis=0) - two.mean(axis=0)
+    means = a.mean(axis=0) - b.mean(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported below
-        total = float(means @ means + _procrustes_distance(_root(one), _root(two)))
+        total = float(means @ means + _procrustes_distance(_root(a), _root(b)))
     if not np.isfinite(total):
         raise InputError("Fréchet distance: expected features below 1e150, got larger ones: they overflow")
     return total
@@ -39,9 +39,9 @@ def _checked(which: str, features: Tensor) -> Floats:
     if len(array) < 2:
         raise InputError(f"Fréchet distance: expected 2 rows or more in {which} set, got {len(array)}")
     values = array.astype(np.float64)
-    bad = ~np.isfinite(values)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        row, column = bad[0]
         got = f"{values[row, column]} in {which} set, row {row}"
         raise InputError(f"Fréchet distance: expected finite numbers, got {got}")
     return values

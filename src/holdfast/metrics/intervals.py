@@ -103,7 +103,7 @@ def _difference_interval(values: Floats, level: float, bound: float) -> Interval
     present = replicated[~np.isnan(replicated)]
     if len(present) == 0:
         return moved
-    first, last = np.quantile(present, _ends(level))
+    first, last = np.quantile(present, [(1 - level) / 2, (1 + level) / 2])
     low, high = moved.low, moved.high
     if first <= 0.0 <= last:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -125,14 +125,9 @@ def interval_of(values: Floats, level: float = 0.95, *, within: tuple[float, flo
     present = replicated[~np.isnan(replicated)]
     if len(present) == 0:
         return Interval(estimate, float("nan"), float("nan"), level, len(replicated))
-    low, high = np.quantile(present - present.mean(), _ends(level))
+    low, high = np.quantile(present - present.mean(), [(1 - level) / 2, (1 + level) / 2])
     low, high = np.clip((estimate + low, estimate + high), *within)
     return Interval(estimate, float(low), float(high), level, len(replicated))
-
-
-def _ends(level: float) -> tuple[float, float]:
-    """The quantiles of the two ends of the interval."""
-    return (1 - level) / 2, (1 + level) / 2
 
 
 def _same_images(first: NDArray[np.generic], second: NDArray[np.generic]) -> None:
@@ -207,9 +202,8 @@ class _Ranking:
     truth_image: Ints  # images of its true boxes
     image: Ints  # (n,) images of the ranked detections, best first, up to the last hit
     hit: Ints  # (h,) places of those that are a hit at some threshold
-    levels: tuple[
-        tuple[Ints, int], ...
-    ]  # hits of a threshold, and the number of thresholds with the same hits
+    # hits of a threshold, and the number of thresholds with the same hits
+    levels: tuple[tuple[Ints, int], ...]
     thresholds: int
 
 

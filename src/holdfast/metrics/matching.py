@@ -40,9 +40,8 @@ class CandidatePairs:
     iou: Floats
 
 
-Prepared = tuple[
-    SortedDetections, CandidatePairs
-]  # detections, and every pair of one with a true box that it overlaps
+# Detections, and every pair of one with a true box that it overlaps
+Prepared = tuple[SortedDetections, CandidatePairs]
 
 
 def prepare(truth: TruthTable, detections: DetectionTable, rule: APRule, images: int) -> Prepared:
@@ -118,21 +117,16 @@ def pair_up(
     position = np.repeat(position, repeats)
     offset = np.arange(len(position)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     true_row = order.take(np.repeat(start[place], repeats) + offset)
-    overlap = pair_iou(
-        detections.xywh.take(arranged.row.take(position), axis=0),
-        truth.xywh.take(true_row, axis=0),
-        None if region is None or not region.any() else region.take(true_row),
-        plus_one=plus_one,
-    )
+    detected = detections.xywh.take(arranged.row.take(position), axis=0)
+    crowd = None if region is None or not region.any() else region.take(true_row)
+    overlap = pair_iou(detected, truth.xywh.take(true_row, axis=0), crowd, plus_one=plus_one)
     return CandidatePairs(position, true_row, arranged.group.take(position), overlap)
 
 
 def select(pairs: CandidatePairs, keep: NDArray[np.bool_] | Ints) -> CandidatePairs:
     """The pairs picked by a mask or by positions."""
     at = np.flatnonzero(keep) if keep.dtype == np.bool_ else keep
-    return CandidatePairs(
-        pairs.position.take(at), pairs.truth.take(at), pairs.group.take(at), pairs.iou.take(at)
-    )
+    return CandidatePairs(**{name: column.take(at) for name, column in vars(pairs).items()})
 
 
 def threshold_bits(overlap: Floats, thresholds: Floats, *, strict: bool) -> Bits:
@@ -224,9 +218,6 @@ class Matches:
     truth_category: Ints
     positives: Ints  # (classes,) number of boxes that count of each class
 
-    def __len__(self) -> int:
-        return len(self.detection)
-
 
 def match(
     truth: TruthTable,
@@ -249,12 +240,19 @@ def match(
     ignored = (truth.difficult & (rule.difficult == "ignored")) | (truth.crowd & (rule.crowd != "ordinary"))
     arranged, pairs = prepared or prepare(truth, detections, rule, images)
     row = arranged.row
-    matched_truth, best, overlap = (np.full(len(row), -1), np.full(len(row), -1), np.zeros(len(row)))
+    matched_truth, best, overlap = np.full(len(row), -1), np.full(len(row), -1), np.zeros(len(row))
     # each detection with the one true box it overlaps most; of equal ones the first row
     order, first = _sorted_within(pairs, lambda s: (pairs.truth[s], -pairs.iou[s]))
     nearest = select(pairs, order[first])
     best[nearest.position], overlap[nearest.position] = nearest.truth, nearest.iou
-    hits = _hits(pairs, nearest, rule, iou, ignored, truth.crowd)
+    if rule.taken == "false positive":  # an ignored box matches any number of detections
+        candidates, reusable = nearest, ignored[nearest.truth]
+    else:
+        candidates, reusable = pairs, truth.crowd[pairs.truth] & (rule.crowd != "ordinary")
+    passed = threshold_bits(candidates.iou, np.array([iou]), strict=rule.iou_strict)
+    keep = passed > 0
+    candidates, passed, reusable = select(candidates, keep), passed[keep], reusable[keep]
+    hits = select(candidates, assign(candidates, passed, ignored[candidates.truth], reusable) > 0)
     matched_truth[hits.position], overlap[hits.position] = hits.truth, hits.iou
     outcome = np.full(len(row), FALSE_POSITIVE)
     outcome[hits.position] = np.where(ignored[hits.truth], IGNORED, TRUE_POSITIVE)
@@ -272,19 +270,3 @@ def match(
         truth_category=truth.category,
         positives=np.bincount(truth.category[~ignored], minlength=classes),
     )
-
-
-def _hits(
-    pairs: CandidatePairs, nearest: CandidatePairs, rule: APRule, iou: float, ignored: Bools, crowd: Bools
-) -> CandidatePairs:
-    """The pairs that become matches."""
-    if rule.taken == "false positive":
-        candidates = nearest
-        reusable = ignored[candidates.truth]  # an ignored box matches any number of detections
-    else:
-        candidates = pairs
-        reusable = crowd[candidates.truth] & (rule.crowd != "ordinary")
-    passed = threshold_bits(candidates.iou, np.array([iou]), strict=rule.iou_strict)
-    keep = passed > 0
-    candidates, passed, reusable = select(candidates, keep), passed[keep], reusable[keep]
-    return select(candidates, assign(candidates, passed, ignored[candidates.truth], reusable) > 0)

@@ -29,9 +29,8 @@ class APRule:
     end_points: bool = False  # the curve also holds (recall 0, precision 1) and (recall 1, precision 0)
 
     def __post_init__(self) -> None:
-        if self.max_dets is not None and self.max_dets < 1:
-            got = self.max_dets
-            raise InputError(f"rule {self.name}: max_dets must be 1 or more, or None for all; got {got}")
+        if (most := self.max_dets) is not None and most < 1:
+            raise InputError(f"rule {self.name}: max_dets must be 1 or more, or None for all; got {most}")
 
     def __str__(self) -> str:
         crowd = {"region": "an ignored region"}.get(self.crowd, self.crowd)
@@ -51,9 +50,9 @@ class APRule:
 
 _RULES = (
     APRule(
-        name="lecture",
-        interpolation="11-point",
-        iou_strict=True,
+        "lecture",
+        "11-point",
+        True,
         difficult="ordinary",
         crowd="ordinary",
         score_strict=True,

@@ -41,7 +41,6 @@ def ssim(before: Image, after: Image) -> float:
 def _window(values: Floats) -> Floats:
     """The weighted mean of the window around each place where it fits: (h − 10, w − 10, channels)."""
     cv2 = require("SSIM", "cv2", "attack")
-
     half = _SIDE // 2
     line = np.exp(-0.5 * (np.arange(-half, half + 1) / _SIGMA) ** 2)
     line /= line.sum()

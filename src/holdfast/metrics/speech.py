@@ -8,11 +8,9 @@ mean over the cells of that path.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.core.errors import DataError
-
-Floats = NDArray[np.float64]
+from holdfast.core.types import Floats, Ints
 
 
 def mean_square(first: Floats, second: Floats) -> float:
@@ -29,8 +27,7 @@ def mean_square(first: Floats, second: Floats) -> float:
 def aligned_mean_square(first: Floats, second: Floats) -> float:
     """The mean over the warping path of the squared distances between frames (frames, bands)."""
     cost = distances(first, second)
-    path = warp(cost)
-    return float(np.mean(cost[path[:, 0], path[:, 1]]))
+    return float(np.mean(cost[tuple(warp(cost).T)]))
 
 
 def distances(first: Floats, second: Floats) -> Floats:
@@ -39,7 +36,7 @@ def distances(first: Floats, second: Floats) -> Floats:
     return np.asarray(np.maximum(squares - 2.0 * (first @ second.T), 0.0) / first.shape[1])
 
 
-def warp(cost: Floats) -> NDArray[np.int64]:
+def warp(cost: Floats) -> Ints:
     """The path (steps, 2) from the first to the last cell with the least sum of costs."""
     rows, columns = cost.shape
     total = np.full((rows + 1, columns + 1), np.inf)

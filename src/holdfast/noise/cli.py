@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions, Sh
 
 if TYPE_CHECKING:
     from holdfast.evaluate.run import EvaluationPlan
-    from holdfast.noise.suite import Estimate, NoiseSelection
+    from holdfast.noise.suite import Estimate
     from holdfast.noise.vision.result import ModelNoise, NoiseSuite
     from holdfast.noise.vision.run import NoisePlan, PreparedNoise
     from holdfast.report.tables import Table
@@ -38,11 +39,15 @@ def suite(options: NoiseOptions) -> int:
     Runs every decoder, resize, colour conversion, pooling, upsampling, precision, runtime and box rounding
     that is installed and applies, each alone, then the worst of each family combined.
     """
+    from holdfast.core.errors import InputError
+
     options.check_output(None if options.dry_run and not options.runs.exists() else options.runs)
     options.check_records()
     if options.task == "pictures":
         return _images(options)
-    reject_options(options)
+    for name in unsupported_options(options):
+        flag = field_of(NoiseOptions, name).label
+        raise InputError(f"{flag}: not supported with --task {options.task}")
     if options.task == "language":
         from holdfast.noise.language.cli import language
 
@@ -53,11 +58,9 @@ def suite(options: NoiseOptions) -> int:
 
 
 def _images(options: NoiseOptions) -> int:
-    """Run, print and save the suite of image models, and return the exit code."""
     from holdfast.evaluate.per_image import check_task, write_records
     from holdfast.noise.suite import estimate_table
     from holdfast.noise.vision import page, result, run, tables
-    from holdfast.noise.vision.per_image import record_sets
 
     models, data = models_and_data(options, "MODEL… DATA: one model or more, then the dataset")
     plans = [plan_for(carry(options, CombineOptions, model=m, data=data, card=card)) for m, card in models]
@@ -68,36 +71,26 @@ def _images(options: NoiseOptions) -> int:
         counted = "cached cells and Combined are not counted"
         return print_estimates(estimates, estimate_table(estimates, "image", "variants", counted, digits=1))
     began = time.perf_counter()
-    made = suite_of(each(plans, lambda plan: _measure(plan)[1]), plans[0], command_line(options), began)
-    write_records(options, record_sets(made, options.runs), plans[0].plan.dataset)
-    per_model = [table for m in made.models for table in (tables.options_table(m), tables.families_table(m))]
-    shown = [tables.models_csv(made)] if options.csv else [*per_model, tables.models_table(made)]
+    suite = suite_of(each(plans, lambda plan: _measure(plan)[1]), plans[0], command_line(options), began)
+    write_records(options, run.record_sets(suite, options.runs), plans[0].plan.dataset)
+    per_model = [(tables.options_table(model), tables.families_table(model)) for model in suite.models]
+    shown = [tables.models_csv(suite)] if options.csv else [*chain(*per_model), tables.models_table(suite)]
     messages = list[str]()
-    for model in made.models:
+    for model in suite.models:
         messages += [f"warning  {model.model}: {warning}" for warning in model.warnings]
         if model.calibration:
             messages.append(f"note     {model.model}: integer precisions calibrated on {model.calibration}")
         messages += [f"failed   {failure}" for failure in model.failed[:20]]
-    failed = any(model.failed for model in made.models)
-    return finish(options, made, result, tables=shown, write=page.write, messages=messages, failed=failed)
+    failed = any(model.failed for model in suite.models)
+    return finish(options, suite, result, tables=shown, write=page.write, messages=messages, failed=failed)
 
 
 def finish(
-    options: NoiseOptions,
-    suite: Any,
-    module: ModuleType,
-    *,
-    tables: Sequence[Table],
-    write: Callable[[Any, Path], Path],
-    messages: Iterable[str],
-    failed: bool,
-) -> int:
-    """Print, save and export a finished suite, and return the exit code.
-
-    `module` is that of its result, with `SUITES` and `suite_folder`. The tables are printed first, so that
-    they are not lost if the disk is full.
-    """
-    for place, table in enumerate(tables):
+    options: NoiseOptions, suite: Any, module: ModuleType, *, tables: Sequence[Table],
+    write: Callable[[Any, Path], Path], messages: Iterable[str], failed: bool,
+) -> int:  # fmt: skip
+    """Print, save and export a finished suite, and return the exit code; `module` is that of its result."""
+    for place, table in enumerate(tables):  # first, so that they are not lost if the disk is full
         if place:
             say("")
         options.print_table(table)
@@ -118,9 +111,9 @@ def print_estimates(estimates: Iterable[Estimate], table: Table) -> int:
     from holdfast.report.tables import to_text
 
     say(to_text(table))
-    for one in estimates:
-        for reason in one.skipped:
-            say(f"skipped  {one.name}: {reason}")
+    for estimate in estimates:
+        for reason in estimate.skipped:
+            say(f"skipped  {estimate.name}: {reason}")
     return 0
 
 
@@ -149,34 +142,27 @@ def unsupported_options(options: NoiseOptions) -> list[str]:
     return [name for name in UNSUPPORTED[options.task] if name in given]
 
 
-def reject_options(options: NoiseOptions) -> None:
-    """Raise InputError if an option is given that the task does not have."""
-    from holdfast.core.errors import InputError
-
-    for name in unsupported_options(options):
-        flag = field_of(NoiseOptions, name).label
-        raise InputError(f"{flag}: not supported with --task {options.task}")
-
-
 def combine(options: CombineOptions) -> int:
     """Add the most harmful noise option at each step, and report which effects overlap or amplify."""
-    from holdfast.engine.progress import progress
-    from holdfast.noise.vision import combine as combination
+    from holdfast.engine.executor import progress
+    from holdfast.noise.vision import combine as combining
     from holdfast.noise.vision import page, tables
 
     options.check_output(options.runs)
     began = time.perf_counter()
     plan = plan_for(dataclasses.replace(options, all=False))
     note_aliases((*options.only, *options.skip))
-    prepared, made = _measure(plan)
-    stairs = combination.combine(prepared, made, progress, options.all)
-    options.print_table(tables.combination_csv(stairs) if options.csv else tables.combination_table(stairs))
-    say(combination.describe_combination(stairs), sys.stderr if options.csv or options.latex else sys.stdout)
+    prepared, noise = _measure(plan)
+    combination = combining.combine(prepared, noise, progress, options.all)
+    table = tables.combination_csv if options.csv else tables.combination_table
+    options.print_table(table(combination))
+    text = combining.describe_combination(combination)
+    say(text, sys.stderr if options.csv or options.latex else sys.stdout)
     if options.json:
-        write_json(options.json, combination.as_plain(stairs))
+        write_json(options.json, combining.as_plain(combination))
     if options.out:
-        suite = suite_of([made], plan, command_line(options), began)
-        say(f"report   {page.write(suite, options.out, (stairs,)).resolve()}", sys.stderr)
+        suite = suite_of([noise], plan, command_line(options), began)
+        say(f"report   {page.write(suite, options.out, (combination,)).resolve()}", sys.stderr)
     return 0
 
 
@@ -197,11 +183,13 @@ def show(options: ShowOptions) -> int:
     from holdfast.core.errors import ImageError, InputError
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
+    from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.show import examples_table, features, noise_examples, save_images, write
     from holdfast.report.tables import to_text
 
     load_user_noise(options.use)
-    selection = selection_of(options.only, options.skip)
+    selection = NoiseSelection(options.only, options.skip)
+    selection.check()
     note_aliases((*options.only, *options.skip))
     check_outputs({"--out": options.out}, {"--folder": options.folder})
     image = options.image
@@ -211,18 +199,18 @@ def show(options: ShowOptions) -> int:
         raise InputError(f"{image}: cannot be read: {problem.strerror}; expected an image file") from problem
     loaded = load_model(options.model, options.card) if options.model else None
     try:
-        made = list(noise_examples(data, loaded, selection))
+        examples = list(noise_examples(data, loaded, selection))
     except ImageError as problem:
         raise InputError(f"{image}: {problem}") from problem
     images = open_dataset(options.calibration, images=100).entries if options.calibration else ()
     maps = list(features(loaded, data, selection, images)) if loaded else []
-    if not made and not maps:
+    if not examples and not maps:
         hint = "" if loaded else "; options that rewrite the graph need --model"
         raise InputError(f"nothing to show: no selected option changes an image or a feature map{hint}")
-    say(to_text(examples_table([*made, *maps])))
+    say(to_text(examples_table([*examples, *maps])))
     if options.folder:
-        save_images(made, options.folder)
-    say(f"report   {write(made, maps, image.name, options.out, command_line(options)).resolve()}")
+        save_images(examples, options.folder)
+    say(f"report   {write(examples, maps, image.name, options.out, command_line(options)).resolve()}")
     return 0
 
 
@@ -230,11 +218,13 @@ def plan_for(options: CombineOptions, plan: EvaluationPlan | None = None) -> Noi
     """The noise plan of one model; `plan` is what to evaluate, if it is opened already."""
     from holdfast.data.open import open_dataset
     from holdfast.evaluate.run import evaluation_plan
+    from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.choose import calibration_pool
     from holdfast.noise.vision.run import NoisePlan
 
     load_user_noise(options.use)
-    selection = selection_of(options.only, options.skip, options.all)
+    selection = NoiseSelection(options.only, options.skip, options.all)
+    selection.check()
     plan, count = plan or evaluation_plan(carry(options, EvaluationOptions)), options.calibration_images
     task, source = plan.model.card.task, plan.source
     if options.calibration:
@@ -245,15 +235,6 @@ def plan_for(options: CombineOptions, plan: EvaluationPlan | None = None) -> Noi
     reading = task, source.get("format"), source.get("split")
     part = source.get("images") is not None or "selection" in source
     return NoisePlan(plan, selection, calibration_pool(source["data"], *reading, count, whole=part), count)
-
-
-def selection_of(only: tuple[str, ...], skip: tuple[str, ...], every: bool = False) -> NoiseSelection:
-    """The selection of noise options of image models; UnknownName for an unknown one."""
-    from holdfast.noise.suite import NoiseSelection
-
-    selection = NoiseSelection(only, skip, every)
-    selection.check()
-    return selection
 
 
 def note_aliases(labels: Sequence[str]) -> None:
@@ -273,7 +254,7 @@ def load_user_noise(files: Sequence[Path]) -> None:
 
 
 def _measure(plan: NoisePlan) -> tuple[PreparedNoise, ModelNoise]:
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.noise.vision.run import measure, prepare
 
     print_data_notes(plan.plan)

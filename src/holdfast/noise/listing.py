@@ -9,17 +9,17 @@ from holdfast.stages.families import Family, NoiseOption, families, options
 
 CAPTION = "System noise: how deployments differ from the training pipeline"
 _SHORT = {"classify": "Cls", "detect": "Det", "segment": "Seg", "single": "Single"}
-_BEYOND = {"precision": ("NLP", "Speech"), "stft": ("Speech",)}  # families of other tasks
+_OTHER_TASKS = {"precision": ("NLP", "Speech"), "stft": ("Speech",)}
 
 
 def kinds() -> list[tuple[Family, list[NoiseOption]]]:
     """Every family with its options: those of images, then those of speech only."""
-    sound = [one for one in of_speech() if one.family == STFT_FAMILY.name]
-    return [*((of, list(options(of))) for of in families()), (STFT_FAMILY, sound)]
+    speech = [option for option in of_speech() if option.family == STFT_FAMILY.name]
+    return [*((family, list(options(family))) for family in families()), (STFT_FAMILY, speech)]
 
 
 def _tasks(family: str, tasks: tuple[str, ...]) -> str:
-    return "/".join([*(_SHORT[t] for t in tasks), *_BEYOND.get(family, ())])
+    return "/".join([*(_SHORT[t] for t in tasks), *_OTHER_TASKS.get(family, ())])
 
 
 def kinds_table() -> Table:
@@ -37,13 +37,14 @@ def kinds_table() -> Table:
 def list_text(width: int = 100) -> str:
     """Every option under its family, as a terminal shows it."""
     parts = []
-    for of, listed in kinds():
-        lines = [f"{of.title} ({of.where}): {of.name}=…"]
-        for one in listed:
-            state = one.missing or ("" if one.default else "off by default")
-            who = [one.systems and f"Used by {one.systems}.", one.alike and f"Algorithm: {one.alike}."]
-            text = " ".join(filter(None, [state and f"[{state}]", one.summary, *who]))
-            first = f"  {one.name:<28} "
+    for family, listed in kinds():
+        lines = [f"{family.title} ({family.where}): {family.name}=…"]
+        for option in listed:
+            state = option.missing or _default(option)
+            used = option.systems and f"Used by {option.systems}."
+            algorithm = option.alike and f"Algorithm: {option.alike}."
+            text = " ".join(filter(None, [state and f"[{state}]", option.summary, used, algorithm]))
+            first = f"  {option.name:<28} "
             lines += textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * 31)
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
@@ -57,17 +58,23 @@ def list_table() -> Table:
         Column("option", get=lambda e: e[1].name),
         Column("tasks", get=lambda e: _tasks(e[0].name, e[1].tasks)),
         Column("depends on input", get=lambda e: e[0].depends),
-        Column("runs", get=_runs),
+        Column("runs", get=lambda e: _state(e[1])),
         Column("description", get=lambda e: e[1].summary),
         Column("systems", get=lambda e: _systems(e[1])),
     ]
-    return Table.of([(of, one) for of, listed in kinds() for one in listed], columns, CAPTION)
+    return Table.of([(family, option) for family, listed in kinds() for option in listed], columns, CAPTION)
 
 
-def _runs(entry: tuple[Family, NoiseOption]) -> str:
-    option = entry[1]
-    return option.missing.split(":")[0] or ("yes" if option.default else "off by default")
+def _state(option: NoiseOption) -> str:
+    return option.missing.split(":")[0] or _default(option) or "yes"
 
 
-def _systems(one: NoiseOption) -> str:
-    return "; ".join(filter(None, [one.systems, one.alike and f"algorithm: {one.alike}"]))
+def _default(option: NoiseOption) -> str:
+    """When an option runs, if it does not run by default."""
+    if option.on_request:
+        return f"only with --only {option.family}"
+    return "" if option.default else "off by default"
+
+
+def _systems(option: NoiseOption) -> str:
+    return "; ".join(filter(None, [option.systems, option.alike and f"algorithm: {option.alike}"]))

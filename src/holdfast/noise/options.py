@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
@@ -11,27 +11,17 @@ from holdfast.evaluate import options as evaluate
 NOISE = "Noise"
 
 
+def _labels(verb: str, **facts: Any) -> Option:
+    text = f"{verb} these noise families or FAMILY=OPTION, separated by commas or repeated."
+    return Option(text, names=completions.noises, commas=True, **facts)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SelectionOptions(Options, group=NOISE):
     """Which noise options are measured."""
 
-    only: Annotated[
-        tuple[str, ...],
-        Option(
-            "Only these noise families or FAMILY=OPTION, separated by commas or repeated.",
-            names=completions.noises,
-            problem=completions.missing_library,
-            commas=True,
-        ),
-    ] = ()
-    skip: Annotated[
-        tuple[str, ...],
-        Option(
-            "Skip these noise families or FAMILY=OPTION, separated by commas or repeated.",
-            names=completions.noises,
-            commas=True,
-        ),
-    ] = ()
+    only: Annotated[tuple[str, ...], _labels("Only", problem=completions.missing_library)] = ()
+    skip: Annotated[tuple[str, ...], _labels("Skip")] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,18 +25,17 @@ def suite_page(
     models = suite.models
     name = joined([model.model for model in models])
     first, *more = facts.items()
-    known = (first, ("models", len(models)), *more, ("date", suite.created))
-    return document(
-        Document(
-            title=f"System noise of {name} on {data}",
-            subject=(name, data),
-            facts=tuple((name, str(value)) for name, value in known),
-            cards=tuple(cards(models[0]) if len(models) == 1 else map(card, models[:6])),
-            command=suite.command,
-            kind="system noise",
-            **parts,
-        )
+    shown = (first, ("models", len(models)), *more, ("date", suite.created))
+    page = Document(
+        title=f"System noise of {name} on {data}",
+        subject=(name, data),
+        facts=tuple((name, str(value)) for name, value in shown),
+        cards=tuple(cards(models[0]) if len(models) == 1 else map(card, models[:6])),
+        command=suite.command,
+        kind="system noise",
+        **parts,
     )
+    return document(page)
 
 
 def heading(suite: Any, place: int, identifier: str, title: str) -> tuple[str, str]:
@@ -54,13 +53,17 @@ def options_section(suite: Any, place: int, chart: Figure, table: Table, lead: s
     return Section(*heading(suite, place, "options", "Option by option"), figures, lead)
 
 
-def loss_spot(name: str, row: Any, items: int, note: str) -> ForestPoint:
+def loss_point(name: str, row: Any, items: int, note: str) -> ForestPoint:
     """The points lost of a row with its interval as a dot of a chart."""
-    text = (
-        f"{lost_text(row.points_lost)}, 95% interval "
-        f"{interval_text(*facing(row.points_lost, row.low, row.high))}; {row.changed} of {items} changed"
-    )
+    interval = interval_text(*facing(row.points_lost, row.low, row.high))
+    text = f"{lost_text(row.points_lost)}, 95% interval {interval}; {row.changed} of {items} changed"
     return ForestPoint(name, row.points_lost, row.low, row.high, note=f"{text}; {note}" if note else text)
+
+
+def loss_card(title: str, row: Any, note: str) -> Card:
+    """The points lost by a row, or gained."""
+    number, _, unit = lost_text(row.points_lost or 0.0).partition(" ")
+    return Card(f"{unit}, {title}", number, note)
 
 
 def failure_alerts(suite: Any, item: str) -> list[Alert]:

@@ -6,14 +6,19 @@ measures it against the clean one, and reports one row per option.
 
 import contextlib
 import time
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
+from holdfast.core import fingerprint
 from holdfast.core.errors import InputError, UnknownName
+from holdfast.core.registry import part
+from holdfast.core.sources import code_of
 from holdfast.engine.executor import Progress, silent
+from holdfast.graph.artifacts import Artifact, cached_artifact
+from holdfast.graph.session import runtime
 from holdfast.report.tables import Column, Table, many
 from holdfast.stages.families import NoiseOption, families, options
 
@@ -62,10 +67,11 @@ class NoiseSelection:
         """Whether the option is selected."""
         if option.family in self.skip or set(option.labels) & set(self.skip):
             return False
-        if self.singles_out(option):
-            return True
-        named = not self.only or option.family in self.only
-        return named and (option.default or self.every)
+        if option.on_request:
+            named, wanted = option.family in self.only, True
+        else:
+            named, wanted = not self.only or option.family in self.only, option.default or self.every
+        return self.singles_out(option) or (named and wanted)
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,8 @@ class Candidate(Generic[Item]):
 
 def skipped_options(candidates: Iterable[Candidate[Item]]) -> tuple[str, ...]:
     """The options that would not be run, each with the reason."""
-    skipped = (one for one in candidates if one.variant is None)
-    return tuple(f"{one.option.label}: {OUTCOMES.get(one.status, one.status)}, {one.note}" for one in skipped)
+    skipped = (c for c in candidates if c.variant is None)
+    return tuple(f"{c.option.label}: {OUTCOMES.get(c.status, c.status)}, {c.note}" for c in skipped)
 
 
 @dataclass(frozen=True)
@@ -94,10 +100,36 @@ class Reserved(Generic[Item]):
     lack: str = ""  # why there is nothing to calibrate on
 
 
+@dataclass(frozen=True)
+class ConvertedGraphs:
+    """Rewritten graphs on disk, by suffix; without changes there is nothing to measure."""
+
+    paths: Mapping[str, Path]
+    key: str
+    changed: bool
+    how: str
+
+
+def is_calibrated(precision: str) -> bool:
+    """Whether a precision needs calibration data."""
+    return bool(part("rewrite", precision).facts.get("calibrated", False))
+
+
+def convert_graphs(
+    task: str, precision: str, content: Sequence[Any], folder: Path, rewrite: Callable[[], Artifact]
+) -> ConvertedGraphs:
+    """The graphs of that content in a precision, rewritten now if they are not there."""
+    import onnx
+
+    code = [precision, part("rewrite", precision).function, code_of(task)]
+    key = fingerprint.of([*content, code, onnx.__version__, runtime().__version__])
+    paths, facts = cached_artifact(folder / key[:32], key, rewrite)
+    return ConvertedGraphs(paths, key, bool(facts["changed"]), str(facts["how"]))
+
+
 def check_distinct(names: Sequence[str], what: str) -> None:
     """Raise InputError if two have the same name."""
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"expected {what} with different names, got {twice[0]!r} twice")
 
 
@@ -195,18 +227,20 @@ class Estimate:
         return f"{self.model} on {self.data}" if self.data else self.model
 
 
-def extrapolate(found: Estimate, sample: int, folder: Path, run: Callable[[], object]) -> Estimate:
+def extrapolate(untimed: Estimate, sample: int, folder: Path, run: Callable[[], object]) -> Estimate:
     """The estimate with time and size, from `sample` items that `run` measures now into the folder."""
     began = time.perf_counter()
     run()
     seconds = time.perf_counter() - began
     written = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
     # What variants share is counted as if each had its part of it.
-    times = found.items / sample * found.missing / found.cells
-    return replace(found, seconds=seconds * times, bytes=round(written * times), sample=sample)
+    times = untimed.items / sample * untimed.missing / untimed.cells
+    return replace(untimed, seconds=seconds * times, bytes=round(written * times), sample=sample)
 
 
-def estimate_table(found: Sequence[Estimate], item: str, variants: str, counted: str, digits: int) -> Table:
+def estimate_table(
+    estimates: Sequence[Estimate], item: str, variants: str, counted: str, digits: int
+) -> Table:
     """The estimated cells, time and disk space; `item` and `variants` are the task's own words."""
     caption = f"Estimate from a sample that was run in one process; {counted}"
     columns: list[Column[Estimate]] = [
@@ -218,4 +252,4 @@ def estimate_table(found: Sequence[Estimate], item: str, variants: str, counted:
         Column("MB (estimate)", digits, get=lambda e: e.bytes / 1e6),
         Column("timed on", get=lambda e: many(e.sample, item) if e.sample else "all cells are cached"),
     ]
-    return Table.of(found, columns, caption)
+    return Table.of(estimates, columns, caption)

@@ -152,7 +152,6 @@ def check_bench(bench: Benchmark, step: Progress = silent) -> CheckResult:
 
 
 def _check_instance(bench: Benchmark, row: InstanceRow, notes: _CheckNotes) -> None:
-    """Check one instance and record the results."""
     instance = folder.instance_of(bench, row)
     notes.rules[instance.threshold, instance.strict] += 1
     image, predicted, problems = folder.image_and_label(bench, row)
@@ -182,9 +181,8 @@ def _check_instance(bench: Benchmark, row: InstanceRow, notes: _CheckNotes) -> N
     clean = checked.after(probe.clean_picture(checked.head, base, *_sample_positions(instance)), base)
     notes.clean.append(clean)
     if abs(clean - 1) > CLOSE:
-        message = (
-            f"the output without a patch is {clean:.6f}; expected 1: the target is what the model predicts"
-        )
+        expected = "expected 1: the target is what the model predicts"
+        message = f"the output without a patch is {clean:.6f}; {expected}"
         notes.findings.append(Finding("clean output not 1", row.spec_name, message))
     _compare(bench, row, checked, instance, notes)
 
@@ -200,11 +198,8 @@ def _contradictions(
     elif image is not None:
         distance, swapped = _difference(instance, image), _difference(instance, image[:, :, ::-1])
         notes.swapped += swapped < distance  # not a problem: the network was trained on BGR
-        if min(distance, swapped) > 0:
-            yield (
-                "other picture",
-                f"its picture differs from the image by up to {min(distance, swapped)} of 255",
-            )
+        if (gap := min(distance, swapped)) > 0:
+            yield "other picture", f"its picture differs from the image by up to {gap} of 255"
     if predicted is not None:
         distance = np.abs(np.array(predicted.box) - np.array(instance.target.box)).max()
         if distance > 1e-6 or predicted.label != instance.target.label:
@@ -231,9 +226,8 @@ def _ranges(row: InstanceRow, network: Network, instance: Instance) -> Iterator[
     if instance.free:
         (x, x2), (y, y2), (w, h) = instance.columns, instance.rows, instance.patch
         if not (x == x2 and y == y2 and 0 <= x <= width - w and 0 <= y <= height - h):
-            message = (
-                f"expected one place inside the picture, got columns {x:g} to {x2:g}, rows {y:g} to {y2:g}"
-            )
+            got = f"columns {x:g} to {x2:g}, rows {y:g} to {y2:g}"
+            message = f"expected one place inside the picture, got {got}"
             yield Finding("wrong range", row.spec_name, message)
         return
     side = network.effect.patch
@@ -245,10 +239,8 @@ def _ranges(row: InstanceRow, network: Network, instance: Instance) -> Iterator[
         reason = f"{word} {last} is never tried" if high < last else "beyond it the patch is cut off"
         if low != 0:
             reason = f"it should begin at 0{'' if high == last else '; ' + reason}"
-        message = (
-            f"{word} {low:g} to {high:g}; a {side.width}×{side.height} patch fits at 0 to {last}: {reason}"
-        )
-        yield Finding("wrong range", row.network_name, message)
+        fits = f"a {side.width}×{side.height} patch fits at 0 to {last}"
+        yield Finding("wrong range", row.network_name, f"{word} {low:g} to {high:g}; {fits}: {reason}")
 
 
 def _compare(
@@ -296,13 +288,11 @@ def _facts(bench: Benchmark, notes: _CheckNotes) -> list[str]:
     if notes.clean:
         facts.append(f"output without a patch: {min(notes.clean):.6f} to {max(notes.clean):.6f}")
     if notes.errors:
-        facts.append(
-            f"numpy: {len(notes.errors)} outputs recomputed, largest difference {max(notes.errors):.1e}"
-        )
+        largest = f"largest difference {max(notes.errors):.1e}"
+        facts.append(f"numpy: {len(notes.errors)} outputs recomputed, {largest}")
     for name, (different, compared) in notes.mismatches.items():
-        facts.append(
-            f"{name}: {different} of {compared} outputs differ from those of a black square laid by numpy"
-        )
+        differing = f"{different} of {compared} outputs"
+        facts.append(f"{name}: {differing} differ from those of a black square laid by numpy")
     if notes.swapped:
         facts.append(f"{notes.swapped} pictures are in BGR order: blue is the first channel")
     limits = sorted({row.seconds for row in bench.rows})

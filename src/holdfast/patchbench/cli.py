@@ -33,7 +33,7 @@ def make(options: MakeOptions) -> None:
 
     The top left corner of the patch may be at any column and row where the patch is inside the image.
     """
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
 
     say(_summary(make_benchmark(options, progress), options.folder))
 
@@ -60,9 +60,7 @@ def make_benchmark(options: MakeOptions, watch: Watch) -> Mapping[str, Any]:
         if text != "all" and (not text.isdecimal() or int(text) < 1):
             raise InputError(f"--positions: expected an integer of 1 or more, or all, got {text!r}")
         places = None if text == "all" else int(text)
-    plan = BenchmarkPlan(
-        model=model, data=data, alignment=alignment, patches=patches, options=options, places=places
-    )
+    plan = BenchmarkPlan(model, data, alignment, patches, options, places)
     with watch("instances found", options.images) as step:
         return make_bench(plan, step)
 
@@ -73,7 +71,7 @@ def check(options: CheckOptions) -> int:
     Exit code 0: no problems. 1: problems found. 2: bad input.
     """
     from holdfast.config.output import write_json
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.patchbench.check import as_dict, check_bench
     from holdfast.patchbench.folder import listed
 
@@ -98,7 +96,7 @@ def evaluate(options: PositionOptions) -> int:
     described, the described patch is run as well.
     """
     from holdfast.config.output import write_json
-    from holdfast.engine.progress import progress
+    from holdfast.engine.executor import progress
     from holdfast.patchbench.page import page, rule_of, summary, table_of
     from holdfast.patchbench.run import as_dict
     from holdfast.report.html import document, write_page
@@ -109,16 +107,16 @@ def evaluate(options: PositionOptions) -> int:
     say(to_text(table_of(result)))
     for kind in result.kinds:
         say(summary(result, kind))
-    for one in result.pictures:
-        if one.trouble:
-            say(f"{one.name}: {one.trouble}")
+    for image in result.pictures:
+        if image.trouble:
+            say(f"{image.name}: {image.trouble}")
     say(rule_of(result))
     if options.json is not None:
         write_json(options.json, as_dict(result))
     if options.out is not None:
         html = document(page(result, command_line(options)))
         say(f"page: {write_page(html, options.out, 'positions.html').resolve()}")
-    return 0 if any(one.maps for one in result.pictures) else 2
+    return 0 if any(image.maps for image in result.pictures) else 2
 
 
 def evaluate_positions(options: PositionOptions, watch: Watch) -> PositionResult:
@@ -133,11 +131,10 @@ def evaluate_positions(options: PositionOptions, watch: Watch) -> PositionResult
     subject, images, jobs = options.subject, options.images, options.jobs or cores()
     if Path(subject).is_dir():
         bench = open_benchmark(Path(subject))
-        given = [field_of(PositionOptions, name).label for name in changed(options) if name in MODEL_ONLY]
-        if given:
-            raise InputError(
-                f"{', '.join(given)}: not valid for a benchmark folder, which defines it; omit it"
-            )
+        labels = [field_of(PositionOptions, name).label for name in changed(options) if name in MODEL_ONLY]
+        if labels:
+            given = ", ".join(labels)
+            raise InputError(f"{given}: not valid for a benchmark folder, which defines it; omit it")
         with watch("positions", min(len(bench.rows), images or len(bench.rows))) as step:
             return evaluate_bench(bench, images=images, jobs=jobs, step=step)
     patch = _patch(options.patch, options.content or "black")

@@ -99,11 +99,7 @@ def listed(folder: Path) -> Benchmark:
             expected = "expected network,specification,seconds"
             raise InputError(f"{folder / LISTING}:{number}: {expected}, got {','.join(cells)!r}")
         network, spec = (existing_file(folder / name) or folder / name for name in cells[:2])
-        rows.append(
-            InstanceRow(
-                number, network_name=cells[0], spec_name=cells[1], seconds=seconds, network=network, spec=spec
-            )
-        )
+        rows.append(InstanceRow(number, cells[0], cells[1], seconds, network, spec))
     return Benchmark(folder, tuple(rows), _manifest(folder))
 
 

@@ -59,9 +59,8 @@ def image_input(model: Model, proto: Any) -> str:
         raise ModelError(f"{model.path}: expected one image input, got {len(inputs)}")
     for batch in inputs[0].type.tensor_type.shape.dim[:1]:
         if batch.dim_value > 1:
-            raise ModelError(
-                f"{model.path}: takes {batch.dim_value} images at once; export it with a batch of 1"
-            )
+            many = f"takes {batch.dim_value} images at once"
+            raise ModelError(f"{model.path}: {many}; export it with a batch of 1")
     return str(inputs[0].name)
 
 
@@ -189,11 +188,8 @@ def _prepared(g: _Writer, picture: str, network_input: Input, named: str) -> Non
     if network_input.dtype == "uint8":
         last = g.node("Round", g.node("Mul", last, g.constant(255.0, np.float32)))
     else:
-        std = np.asarray(network_input.std, np.float64)
-        gain, shift = (
-            255 * np.float64(network_input.scale) / std,
-            np.asarray(network_input.mean, np.float64) / std,
-        )
+        std, mean = np.array([network_input.std, network_input.mean], np.float64)
+        gain, shift = 255 * np.float64(network_input.scale) / std, mean / std
         if (gain.astype(np.float32) != 1).any():
             last = g.node("Mul", last, g.constant(gain.reshape(1, 3, 1, 1), np.float32))
         if shift.any():
@@ -223,7 +219,7 @@ def _output(g: _Writer, detector: DetectorPorts, layout: Layout) -> None:
     low = g.node("Max", g.part(box, 0, 2), g.part(target, 0, 2))
     high = g.node("Min", g.part(box, 2, 4), g.part(target, 2, 4))
     inner = _area(g, low, high)
-    areas = [_area(g, g.part(one, 0, 2), g.part(one, 2, 4)) for one in (target, box)]
+    areas = [_area(g, g.part(corners, 0, 2), g.part(corners, 2, 4)) for corners in (target, box)]
     union = g.node("Sub", g.node("Add", *areas), inner)
     equal = g.node("Cast", g.node("Equal", label, target_class), to=_FLOAT)
     g.node("Mul", g.node("Div", inner, union), equal, named=OUTPUT)

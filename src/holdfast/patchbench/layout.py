@@ -98,13 +98,7 @@ def rule_text(strict: bool) -> str:
 
 
 def spec_text(
-    name: str,
-    layout: Layout,
-    image: Image,
-    target: Target,
-    *,
-    strict: bool,
-    at: tuple[int, int] | None = None,
+    name: str, layout: Layout, image: Image, target: Target, *, strict: bool, at: tuple[int, int] | None
 ) -> str:
     """The specification of one image: the patch anywhere, or at one position with any content.
 

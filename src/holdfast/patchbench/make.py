@@ -16,10 +16,9 @@ import numpy as np
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, ImageError, ModelError
 from holdfast.core.fingerprint import generator
-from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.patch import Patch, nearest
-from holdfast.core.pipeline import LoadedPipeline, PreparedImage, load_pipeline, pipeline_of
+from holdfast.core.pipeline import LoadedPipeline, PreparedImage, load_pipeline, pipeline_of, place
 from holdfast.core.sources import versions
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size
 from holdfast.data.files import atomic_folder, check_new
@@ -86,13 +85,11 @@ def _write(
     networks: Networks,
     root: Path,
 ) -> dict[str, Any]:
-    """Write all files and return the manifest."""
     hashes: dict[str, str] = {}
 
     def put(name: str, data: bytes) -> None:
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
         hashes[name] = hashlib.sha256(data).hexdigest()
 
     targets = _targets(pictures, next(iter(networks.values()))[1])
@@ -154,10 +151,8 @@ def _targets(pictures: Sequence[BenchmarkImage], network: bytes) -> dict[str, Ta
         target = Target.of(label[0], np.ravel(box))
         # The pipeline clips boxes to the original image.
         clipped = np.clip(target.box, np.tile(picture.extent[:2], 2), np.tile(picture.extent[2:], 2))
-        if (
-            np.abs(clipped - np.array(picture.predicted.box)).max() > AGREE
-            or target.label != picture.predicted.label
-        ):
+        gap = np.abs(clipped - np.array(picture.predicted.box)).max()
+        if gap > AGREE or target.label != picture.predicted.label:
             raise ModelError(
                 f"{picture.source}: the detector inside the benchmark says {target}, the model "
                 f"by its card {picture.predicted}: are scale, mean, std and colour of the card right?"
@@ -264,9 +259,7 @@ def draw(plan: BenchmarkPlan, step: Progress = silent) -> tuple[list[BenchmarkIm
         reason = f"drawn scenes {scenes} trained on" if embedded else "said to be held out"
         how = f"all {len(data):,} instances of {data.name} ({reason})"
     names = _unique([picture.name for picture in selected])
-    pictures = [
-        dataclasses.replace(picture, name=name) for name, picture in zip(names, selected, strict=True)
-    ]
+    pictures = [dataclasses.replace(p, name=name) for name, p in zip(names, selected, strict=True)]
     pictures.sort(key=lambda picture: picture.name)
     selection = {
         "seed": seed,
@@ -287,9 +280,9 @@ def _picture(plan: BenchmarkPlan, machine: LoadedPipeline, entry: Entry) -> Benc
     image, frame = place(machine.colour(machine.decode(sample.data)), card.input, machine.resize)
     detections = machine.predict(PreparedImage(machine.normalise(image, card.input)[np.newaxis], frame))
     truth = sample.truth
-    if not (
-        isinstance(truth, Boxes) and isinstance(detections, Detections) and len(truth) == len(detections) == 1
-    ):
+    if not isinstance(truth, Boxes) or not isinstance(detections, Detections):
+        return None
+    if not len(truth) == len(detections) == 1:
         return None
     class_index = alignment.of_data[truth.classes[0]]
     labels = np.flatnonzero(alignment.of_model == class_index)
@@ -298,9 +291,8 @@ def _picture(plan: BenchmarkPlan, machine: LoadedPipeline, entry: Entry) -> Benc
     label = int(labels[-1])
     stem = entry.name.rpartition(".")[0] or entry.name
     sides, original = np.array([*card.input.size] * 2, np.float64), np.array([0.0, 0.0, *frame.original])
-    true, predicted, extent = (
-        frame.to_network(box.reshape(1, 4))[0] / sides for box in (truth.xyxy, detections.boxes, original)
-    )
+    corners = np.stack([truth.xyxy[0], detections.boxes[0], original])
+    true, predicted, extent = frame.to_network(corners) / sides
     return BenchmarkImage(
         name=re.sub(r"[^A-Za-z0-9.\-]+", "_", stem).strip("._") or "image",  # safe as part of a file name
         source=entry.name,

@@ -13,7 +13,7 @@ from holdfast.patchbench.run import WORDS, ImageMaps, Kind, MapView, PositionRes
 from holdfast.report.charts.svg import drawing, element, label, tip
 from holdfast.report.html import picture_uri
 from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, scroll
-from holdfast.report.tables import Cell, Column, Table, grouped, many, to_html
+from holdfast.report.tables import Column, Table, grouped, many, to_html
 
 _NAMES = {"position": "square patch", "file": "position input of the file", "described": "as described"}
 MOST = 60  # pictures drawn; the table has all
@@ -30,24 +30,25 @@ _UNSAFE = ((0.45, 0.02, 0.06), (0.84, 0.24, 0.05), (1.0, 0.72, 0.25))
 
 def table_of(result: PositionResult) -> Table:
     """One row per map."""
-    rows: list[list[Cell]] = []
-    for image, view in rows_of(result):
-        position_map = view.map
-        row, column = position_map.worst
-        at = f"{column:g}, {row:g}" if view.over else f"({row:g}, {column:g})"
-        verdict = "violated (sat)" if position_map.status == "violated" else "holds (unsat)"
-        numbers: list[Cell] = [
-            position_map.clean,
-            position_map.minimum,
-            at,
-            _unsafe(position_map),
-            100 * position_map.robust,
-        ]
-        rows.append([image.name, image.label, WORDS[view.kind], *numbers, verdict])
     note = "Column, row of the patch's top left pixel; in brackets the position inputs."
-    outputs = [Column("clean", 4), Column("minimum", 4), Column("at x, y", note=note)]
-    areas: list[Column | str] = ["unsafe positions", Column("robust area %", 2), "verdict"]
-    return Table(["image", "target", "patch", *outputs, *areas], rows)
+    verdicts = {"violated": "violated (sat)", "holds": "holds (unsat)"}
+    columns: list[Column[tuple[ImageMaps, MapView]]] = [
+        Column("image", get=lambda row: row[0].name),
+        Column("target", get=lambda row: row[0].label),
+        Column("patch", get=lambda row: WORDS[row[1].kind]),
+        Column("clean", 4, get=lambda row: row[1].map.clean),
+        Column("minimum", 4, get=lambda row: row[1].map.minimum),
+        Column("at x, y", note=note, get=lambda row: _worst(row[1])),
+        Column("unsafe positions", get=lambda row: _unsafe(row[1].map)),
+        Column("robust area %", 2, get=lambda row: 100 * row[1].map.robust),
+        Column("verdict", get=lambda row: verdicts[row[1].map.status]),
+    ]
+    return Table.of(rows_of(result), columns)
+
+
+def _worst(view: MapView) -> str:
+    row, column = view.map.worst
+    return f"{column:g}, {row:g}" if view.over else f"({row:g}, {column:g})"
 
 
 def _unsafe(position_map: PositionMap) -> str:
@@ -107,9 +108,8 @@ def _figure(image: ImageMaps) -> Figure:
             f"{WORDS[view.kind].capitalize()}: robust area {100 * result.robust:.2f}%, "
             f"{_unsafe(result)} unsafe, minimum {result.minimum:.4f} at {at}, clean {result.clean:.4f}"
         )
-    file_view = next((view for view in image.maps if view.kind == "file"), None)
-    if file_view is not None:
-        notes.append(f"Effect of the position input: {file_view.words}")
+    effects = [view.words for view in image.maps if view.kind == "file"]
+    notes += [f"Effect of the position input: {words}" for words in effects[:1]]
     return Figure(f"{image.name}, {image.label}", cells_of(image), ". ".join(notes) + ".", wide=True)
 
 
@@ -119,9 +119,8 @@ def next_step(result: PositionResult) -> str:
     if not maps:
         return "Read why the images have no map, and correct the model card or the dataset."
     if any(position_map.status == "violated" for position_map in maps):
-        return (
-            "Look at the unsafe positions of the worst images; they are counterexamples a verifier must find."
-        )
+        work = "they are counterexamples a verifier must find"
+        return f"Look at the unsafe positions of the worst images; {work}."
     return "Every position holds: try a larger patch, or let a verifier prove it for any content."
 
 
@@ -171,9 +170,8 @@ def cells_of(image: ImageMaps) -> str:
     single = len(image.maps) == 1 or not last.over
     drawings = [(_framed(image, None), "picture and target box")] if single else []
     if last.over:
-        drawings.append(
-            (_framed(image, last, dim=single), f"target box, unsafe positions ({_NAMES[last.kind]})")
-        )
+        caption = f"target box, unsafe positions ({_NAMES[last.kind]})"
+        drawings.append((_framed(image, last, dim=single), caption))
     drawings += [(_heat(view), f"output at every position ({_NAMES[view.kind]})") for view in image.maps]
     cells = "".join(f"<div>{svg}<small>{html.escape(caption)}</small></div>" for svg, caption in drawings)
     return f'<div class="three">{cells}</div>'
@@ -204,9 +202,8 @@ def _marks(view: MapView, unit: float) -> list[str]:
     position_map, (high, wide) = view.map, view.patch
     parts = []
     runs, right, down = "", (wide - 1) / 2 * unit, (high - 1) / 2 * unit
-    for row, line in zip(
-        position_map.rows, position_map.unsafe, strict=True
-    ):  # runs of unsafe positions as rectangles
+    # Runs of unsafe positions as rectangles.
+    for row, line in zip(position_map.rows, position_map.unsafe, strict=True):
         ends = np.flatnonzero(np.diff(line.astype(np.int8), prepend=0, append=0))
         for begin, end in ends.reshape(-1, 2).tolist():
             x, y, length = position_map.columns[begin] * unit + right, row * unit + down, (end - begin) * unit

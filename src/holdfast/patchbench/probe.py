@@ -197,10 +197,7 @@ def _channels_first(picture: Values) -> Values:
 
 def _spans(mask: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
     """The range of indices changed along each axis."""
-    return [
-        np.arange(indices.min(), indices.max() + 1)
-        for indices in (np.unique(coordinates) for coordinates in np.nonzero(mask))
-    ]
+    return [np.arange(indices.min(), indices.max() + 1) for indices in np.nonzero(mask)]
 
 
 def _axis(name: str, axis: int, changed: Mapping[tuple[int, int], NDArray[np.bool_]]) -> Axis:
@@ -214,10 +211,8 @@ def _axis(name: str, axis: int, changed: Mapping[tuple[int, int], NDArray[np.boo
         return Axis(name, extent, "all", extent)
     drivers: tuple[Driver, Driver] = ("first", "second")
     for number, driver in enumerate(drivers):
-        starts = all(span[0] == position[number] for position, span in spans.items())
-        ends = all(
-            span[-1] == min(position[number] + longest, extent) - 1 for position, span in spans.items()
-        )
-        if starts and ends:
+        starts = [position[number] for position in spans]
+        ends = [min(start + longest, extent) - 1 for start in starts]
+        if [(span[0], span[-1]) for span in spans.values()] == list(zip(starts, ends, strict=True)):
             return Axis(name, extent, driver, longest)
     return Axis(name, extent, "unclear", longest)

@@ -13,11 +13,10 @@ import numpy as np
 
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import ImageError
-from holdfast.core.frame import place
 from holdfast.core.model import Model
 from holdfast.core.model import Network as File
 from holdfast.core.patch import Patch
-from holdfast.core.pipeline import pipeline_of
+from holdfast.core.pipeline import pipeline_of, place
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image
 from holdfast.engine.executor import Progress, silent
@@ -103,30 +102,19 @@ def evaluate_model(
     pictures = []
     for entry in data.entries:
         try:
-            pixels = place(decode(entry.load().data), card.input, resize)[0]
+            pixels = np.ascontiguousarray(place(decode(entry.load().data), card.input, resize)[0])
             target = detector.predict(detector.tensor(pixels)[None])
-            pixels = np.ascontiguousarray(pixels)
             position_map = map_positions(detector, pixels, patch.pixels, target, bar, jobs, patch.mask)
             view = MapView("position", position_map, size)
             pictures.append(ImageMaps(entry.name, pixels, target, _label(card.classes, target), (view,)))
         except ImageError as problem:  # unreadable, or the network returns NaN
-            pictures.append(
-                ImageMaps(
-                    entry.name, np.zeros((1, 1, 3), np.uint8), None, label="", maps=(), trouble=str(problem)
-                )
-            )
+            blank = np.zeros((1, 1, 3), np.uint8)
+            pictures.append(ImageMaps(entry.name, blank, None, "", (), str(problem)))
         step(1, 0)
     facts = {"model": model.name, "sha256": model.sha256, "patch": list(size)}
     notes = (f"one by one: {detector.batches.why}",) if detector.batches.why else ()
-    return PositionResult(
-        subject=model.name,
-        source=data.name,
-        content=content,
-        pictures=tuple(pictures),
-        seconds=time.perf_counter() - began,
-        notes=notes,
-        facts=facts,
-    )
+    seconds = time.perf_counter() - began
+    return PositionResult(model.name, data.name, content, tuple(pictures), seconds, notes, facts)
 
 
 def _label(classes: Sequence[str], target: Target) -> str:
@@ -143,21 +131,16 @@ def evaluate_bench(
     """
     began = time.perf_counter()
     networks: dict[Path, Network] = {}
-    ours = bench.manifest
-    classes = ours["model"]["card"]["classes"] if ours else ()
-    dark = not ours or ours["content"] == "black"
+    classes = bench.manifest["model"]["card"]["classes"] if bench.manifest else ()
+    dark = not bench.manifest or bench.manifest["content"] == "black"
     pictures = []
     for instance in islice(instances(bench), images):
         pictures.append(_instance(instance, networks, classes, dark, jobs))
         step(1, 0)
-    return PositionResult(
-        subject=bench.folder.resolve().name,
-        source=", ".join(sorted({path.name for path in networks})),
-        content="the file's own",
-        pictures=tuple(pictures),
-        seconds=time.perf_counter() - began,
-        facts={"folder": bench.folder.name, "instances": len(pictures)},
-    )
+    subject, source = bench.folder.resolve().name, ", ".join(sorted({path.name for path in networks}))
+    facts = {"folder": bench.folder.name, "instances": len(pictures)}
+    seconds = time.perf_counter() - began
+    return PositionResult(subject, source, "the file's own", tuple(pictures), seconds, facts=facts)
 
 
 def _instance(
@@ -211,7 +194,7 @@ def as_dict(result: PositionResult) -> dict[str, Any]:
 
 
 def _plain(image: ImageMaps, view: MapView) -> dict[str, Any]:
-    position_map = view.map
+    position_map, target = view.map, image.target
     names = ("row", "column") if view.over else ("first", "second")
     return {
         "name": image.name,
@@ -219,9 +202,7 @@ def _plain(image: ImageMaps, view: MapView) -> dict[str, Any]:
         "position_does": view.words,
         "patch": list(view.patch),
         "rule": str(position_map.bar),
-        "target": None
-        if image.target is None
-        else {"class": image.target.label, "box": list(image.target.box)},
+        "target": {"class": target.label, "box": list(target.box)} if target else None,
         "status": position_map.status,
         "sat": position_map.status == "violated",
         "clean": _number(position_map.clean),

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from holdfast.core.errors import ImageError
 from holdfast.core.types import Floats, Size
-from holdfast.report.charts.svg import element, label, shortened, tip, width_of
+from holdfast.report.charts.svg import element, label, number, shortened, tip, width_of
 from holdfast.report.html import data_uri
 from holdfast.report.parts import Figure, Section, fragment
 
@@ -71,7 +71,7 @@ class WorstImages:
 
 def gallery(worst: WorstImages, picture: Picture, budget: int) -> Section:
     """The section of the worst images; images that would exceed `budget` bytes are blank."""
-    tiles, kinds, skipped = [], set(), 0
+    tiles, skipped = [], 0
     for shot in worst.shots[:MOST]:
         jpeg = thumbnail(picture(shot.name))
         cost = len(jpeg) * 4 // 3 if jpeg else 0
@@ -79,10 +79,10 @@ def gallery(worst: WorstImages, picture: Picture, budget: int) -> Section:
             jpeg, skipped = None, skipped + 1
         else:
             budget -= cost
-        kinds |= {mark.kind for mark in shot.marks}
         drawn = overlay(jpeg, shot.size, shot.marks, f"{shot.name}: {shot.summary}")
         tiles.append({"name": shot.name, "summary": shot.summary, "picture": Markup(drawn)})  # noqa: S704
     note = f"{skipped} images are not shown to keep the page small." if skipped else ""
+    kinds = {mark.kind for shot in worst.shots[:MOST] for mark in shot.marks}
     body = fragment("gallery.html", tiles=tiles, kinds=kinds)
     return Section("worst", "Worst images", (Figure("", body, note, wide=True),), worst.definition)
 
@@ -116,29 +116,34 @@ def overlay(jpeg: bytes | None, size: Size, marks: Sequence[Mark], title: str) -
     wide, tall = size.width * scale, size.height * scale
     left, top = (FRAME.width - wide) / 2, (FRAME.height - tall) / 2
     place = {"x": left, "y": top, "width": wide, "height": tall}
-    if jpeg is None:
-        middle = label(FRAME.width / 2, FRAME.height / 2, "image not available", class_="absent middle")
-        ground = element("rect", class_="nothing", **place) + middle
-    else:
+    if jpeg is not None:
         source = data_uri(jpeg, "image/jpeg")
         ground = element("image", href=source, preserveAspectRatio="none", **place)
+    else:
+        middle = label(FRAME.width / 2, FRAME.height / 2, "image not available", class_="absent middle")
+        ground = element("rect", class_="nothing", **place) + middle
     placed = []
     for mark in sorted(marks, key=lambda mark: _ORDER.index(mark.kind)):  # what is wrong is drawn on top
         x1, y1, x2, y2 = mark.xyxy
         inside = (x1 * scale + left, y1 * scale + top, x2 * scale + left, y2 * scale + top)
         placed.append(replace(mark, xyxy=inside))
-    boxes = [mark.drawn() for mark in placed]
-    frame = f"0 0 {FRAME.width} {FRAME.height}"
-    return element(
-        "svg", tip(title), ground, *boxes, *_labels(placed[::-1]), class_="picture", viewBox=frame, role="img"
-    )
+    frame = (0.0, 0.0, float(FRAME.width), float(FRAME.height))
+    return marked_picture(title, frame, ground, placed, _labels(placed[::-1]), "picture")
+
+
+def marked_picture(
+    title: str, view: Corners, ground: str, marks: Sequence[Mark], labels: Sequence[str], kind: str
+) -> str:
+    """A picture (its markup is `ground`) with boxes and labels over it; `view` is x, y, width, height."""
+    frame = " ".join(map(number, view))
+    boxes = [mark.drawn() for mark in marks]
+    return element("svg", tip(title), ground, *boxes, *labels, class_=kind, viewBox=frame, role="img")
 
 
 def _labels(marks: Sequence[Mark]) -> list[str]:
     """A label for each box that has one and for which a free place is found; the others keep their tip."""
-    taken: list[Corners] = []
-    written = []
-    crowded = sum(1 for mark in marks if mark.text) > _MOST_LABELS
+    taken, written = list[Corners](), []
+    crowded = sum(bool(mark.text) for mark in marks) > _MOST_LABELS
     for mark in marks:
         if not mark.text or (crowded and mark.kind in ("right", "ignored")):
             continue

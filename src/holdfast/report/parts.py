@@ -99,7 +99,7 @@ class Document:
     @property
     def shown(self) -> tuple[Section, ...]:
         """The sections that have a figure or a sentence."""
-        return tuple(one for one in self.sections if one.figures or one.lead or one.summary)
+        return tuple(s for s in self.sections if s.figures or s.lead or s.summary)
 
 
 def fragment(template: str, **values: Any) -> str:
@@ -159,11 +159,11 @@ def duration(seconds: float) -> str:
 
 def flat(values: dict[str, Any], before: str = "") -> dict[str, str]:
     """Nested values as name.name -> text; long lists cut."""
-    made: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, dict):
-            made |= flat(value, f"{before}{key}.")
+            texts |= flat(value, f"{before}{key}.")
         elif value is not None:
             text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-            made[before + key] = text if len(text) <= 600 else text[:599] + "…"
-    return made
+            texts[before + key] = text if len(text) <= 600 else text[:599] + "…"
+    return texts

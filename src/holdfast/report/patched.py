@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from markupsafe import Markup
 from holdfast.core.patch import changed
 from holdfast.core.types import Bools, Boxes, Detections, Image
 from holdfast.metrics.boxes import iou
-from holdfast.report.charts.svg import element, label, number, shortened, tip, width_of
-from holdfast.report.gallery import Corners, Mark, MarkKind, free_place
+from holdfast.report.charts.svg import element, label, shortened, width_of
+from holdfast.report.gallery import Corners, Mark, MarkKind, free_place, marked_picture
 from holdfast.report.html import picture_uri
 from holdfast.report.parts import fragment
 
@@ -33,10 +34,7 @@ ONE_MODEL = {
 
 @dataclass(frozen=True, eq=False)
 class AttackedImage:
-    """One image to show: its name, a summary, both images, the ground truth, the detections before and after.
-
-    `also` are the detections of a second model, drawn below those of the first.
-    """
+    """One image to show: name, summary, both images, the ground truth, the detections before and after."""
 
     name: str
     summary: str
@@ -44,7 +42,7 @@ class AttackedImage:
     after: Image
     truth: Boxes
     detections: tuple[Detections, Detections]
-    also: tuple[Detections, Detections] | None = None
+    also: tuple[Detections, Detections] | None = None  # of a second model, drawn below those of the first
 
 
 def attacked_gallery(
@@ -55,59 +53,60 @@ def attacked_gallery(
 
     `prefix` makes the identifiers of the pictures unique on the page; `names` is the legend.
     """
-    tiles = [_tile(one, classes, least, f"{prefix}-{i}") for i, one in enumerate(images)]
+    tiles = [_tile(image, classes, least, f"{prefix}-{i}") for i, image in enumerate(images)]
     return fragment("patched.html", tiles=tiles, names=names)
 
 
 def amplified(before: Image, after: Image) -> tuple[Image, int]:
     """The absolute difference of every channel times the largest factor within 255, and the factor."""
-    away = np.abs(before.astype(np.int16) - after.astype(np.int16))
-    factor = max(1, 255 // max(1, int(away.max(initial=0))))
-    scaled: Image = (factor * away).astype(np.uint8)
-    return scaled, factor
+    difference = np.abs(before.astype(np.int16) - after.astype(np.int16))
+    factor = max(1, 255 // max(1, int(difference.max(initial=0))))
+    return (factor * difference).astype(np.uint8), factor
 
 
-def _tile(one: AttackedImage, classes: Sequence[str], least: float, key: str) -> dict[str, Any]:
-    mask = changed(one.before, one.after)
+def _tile(image: AttackedImage, classes: Sequence[str], least: float, key: str) -> dict[str, Any]:
+    mask = changed(image.before, image.after)
     size = mask.shape[1], mask.shape[0]
     radius = max(1, round(max(size) / 250))  # so that a single pixel is visible at the size of a thumbnail
-    _, factor = amplified(one.before, one.after)
-    grounds = _grounds(one, mask, key, radius)
-    marks = [_marks(one, classes, least, 0), _marks(one, classes, least, 1), [], []]
+    _, factor = amplified(image.before, image.after)
+    grounds = _grounds(image, mask, key, radius)
+    marks = [_marks(image, classes, least, 0), _marks(image, classes, least, 1), [], []]
     titles = ("original", "attacked", "changed regions", f"difference ×{factor}")
     whole = (0.0, 0.0, float(size[0]), float(size[1]))
     pictures = []
     for place, (title, ground) in enumerate(zip(titles, grounds, strict=True)):
-        held = element("g", ground, id=f"{key}-{place}")
+        ground = element("g", ground, id=f"{key}-{place}")
         labels = _labels(marks[place], size)
-        pictures.append((title, _drawn(f"{one.name}, {title}", whole, held, marks[place], labels, "picture")))
-    near = _region(one, mask)
+        name = f"{image.name}, {title}"
+        pictures.append((title, marked_picture(name, whole, ground, marks[place], labels, "picture")))
+    near = _region(image, mask)
     if near:
-        exact = _grounds(one, mask, key, 0)[2:]  # enlarged anyway: the pixels as they are
+        exact = _grounds(image, mask, key, 0)[2:]  # enlarged anyway: the pixels as they are
         again = [element("use", href=f"#{key}-0"), element("use", href=f"#{key}-1"), *exact]
         for title, ground, boxes in zip(titles, again, marks, strict=True):
-            drawn = _drawn(f"{one.name}, {title}, detail", near, ground, boxes, [], "picture detail")
-            pictures.append(("detail", drawn))
+            name = f"{image.name}, {title}, detail"
+            pictures.append(("detail", marked_picture(name, near, ground, boxes, [], "picture detail")))
     safe = [(what, Markup(svg)) for what, svg in pictures]  # noqa: S704 - every text in it is escaped
-    return {"name": one.name, "summary": one.summary, "pictures": safe}
+    return {"name": image.name, "summary": image.summary, "pictures": safe}
 
 
-def _grounds(one: AttackedImage, mask: Bools, key: str, radius: int) -> list[str]:
+def _grounds(image: AttackedImage, mask: Bools, key: str, radius: int) -> list[str]:
     """The four pictures without boxes; changed pixels are enlarged by `radius` in the last two."""
     place = {"x": 0.0, "y": 0.0, "width": float(mask.shape[1]), "height": float(mask.shape[0])}
-    only = np.dstack([one.after, np.where(mask, 255, 0).astype(np.uint8)])
-    only[~mask] = 0
-    jpeg = picture_uri(one.before, "JPEG", quality=_QUALITY, subsampling=0, optimize=True)
+    changes = np.dstack([image.after, np.where(mask, 255, 0).astype(np.uint8)])
+    changes[~mask] = 0
+    png = partial(picture_uri, kind="PNG", optimize=True)
+    jpeg = picture_uri(image.before, "JPEG", quality=_QUALITY, subsampling=0, optimize=True)
     original = element("use", href=f"#{key}-0")  # stored once
     dark = element("rect", fill="#000000", **place)
     dimmed = dark + element("use", href=f"#{key}-0", opacity=_DIM)
-    difference = _widened(amplified(one.before, one.after)[0], radius)
+    difference = _widened(amplified(image.before, image.after)[0], radius)
     shown = np.dstack([difference, np.where(_widened(mask, radius), 255, 0).astype(np.uint8)])
     return [
         element("image", href=jpeg, preserveAspectRatio="none", **place),
-        original + element("image", href=_png(only), **place),
-        dimmed + element("image", href=_png(_outlined(one.after, mask, radius)), **place),
-        dark + element("image", href=_png(shown), **place),
+        original + element("image", href=png(changes), **place),
+        dimmed + element("image", href=png(_outlined(image.after, mask, radius)), **place),
+        dark + element("image", href=png(shown), **place),
     ]
 
 
@@ -117,8 +116,7 @@ def _outlined(after: Image, mask: Bools, radius: int) -> Image:
     edge = _widened(inside, max(1, radius)) & ~inside
     colour = np.where(edge[..., None], np.array(_OUTLINE, np.uint8), after)
     alpha = np.where(inside | edge, 255, 0).astype(np.uint8)
-    found: Image = np.dstack([np.where(alpha[..., None] > 0, colour, 0), alpha])
-    return found
+    return np.dstack([np.where(alpha[..., None] > 0, colour, 0), alpha])
 
 
 def _widened(values: Any, radius: int) -> Any:
@@ -130,22 +128,19 @@ def _widened(values: Any, radius: int) -> Any:
         return values
     bools = values.dtype == bool
     picture = Pillow.fromarray(values.astype(np.uint8) * 255 if bools else values)
-    found = np.asarray(picture.filter(ImageFilter.MaxFilter(2 * radius + 1)))
-    return found > 0 if bools else found
+    maximum = np.asarray(picture.filter(ImageFilter.MaxFilter(2 * radius + 1)))
+    return maximum > 0 if bools else maximum
 
 
-def _region(one: AttackedImage, mask: Bools) -> Corners | None:
-    """The square (x, y, side, side) of the detail: the changed pixels, or else the largest target.
-
-    None if nothing is changed, or if that square is most of the picture.
-    """
+def _region(image: AttackedImage, mask: Bools) -> Corners | None:
+    """The square (x, y, side, side) of the changed pixels, or else of the largest target, if it is small."""
     if not mask.any():
         return None
     height, width = mask.shape
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     x1, y1, x2, y2 = float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
-    if max(x2 - x1, y2 - y1) > min(width, height) / 2 and len(one.truth):
-        x1, y1, x2, y2 = one.truth.xyxy[int(np.argmax(one.truth.areas))].tolist()
+    if max(x2 - x1, y2 - y1) > min(width, height) / 2 and len(image.truth):
+        x1, y1, x2, y2 = image.truth.xyxy[int(np.argmax(image.truth.areas))].tolist()
     side = max(1.6 * max(x2 - x1, y2 - y1), 40.0)
     if side > 0.7 * min(width, height):
         return None
@@ -154,37 +149,29 @@ def _region(one: AttackedImage, mask: Bools) -> Corners | None:
     return x, y, side, side
 
 
-def _marks(one: AttackedImage, classes: Sequence[str], least: float, when: int) -> list[Mark]:
+def _marks(image: AttackedImage, classes: Sequence[str], least: float, when: int) -> list[Mark]:
     """The boxes of one picture, the most important last: the truth, the second model, the first."""
-    truth, found = one.truth, one.detections[when]
-    same: Bools = truth.classes[:, None] == found.classes[None, :]
-    alike = same & (iou(truth.xyxy, found.boxes) >= least)  # (true boxes, detections)
-    detected, right = (np.asarray(alike.any(axis=axis)).tolist() for axis in (1, 0))
+    truth, detections = image.truth, image.detections[when]
+    same: Bools = truth.classes[:, None] == detections.classes[None, :]
+    matches = same & (iou(truth.xyxy, detections.boxes) >= least)  # (true boxes, detections)
+    matched, right = (np.asarray(matches.any(axis=axis)).tolist() for axis in (1, 0))
     counts = ~(truth.crowd | truth.difficult)
     marks = []
-    for box, kind, seen, counted in zip(truth.xyxy, truth.classes, detected, counts, strict=True):
-        missed = counted and not seen
-        what: MarkKind = "missed" if missed else "truth" if seen else "ignored"
+    for box, kind, detected, counted in zip(truth.xyxy, truth.classes, matched, counts, strict=True):
+        missed = counted and not detected
+        what: MarkKind = "missed" if missed else "truth" if detected else "ignored"
         marks.append(Mark.of(box, what, classes[kind] if missed else ""))
-    if one.also is not None:
-        marks += [Mark.of(box, "mimic") for box in one.also[when].boxes]
-    for box, kind, score, good in zip(found.boxes, found.classes, found.scores, right, strict=True):
+    if image.also is not None:
+        marks += [Mark.of(box, "mimic") for box in image.also[when].boxes]
+    columns = detections.boxes, detections.classes, detections.scores
+    for box, kind, score, good in zip(*columns, right, strict=True):
         marks.append(Mark.of(box, "right" if good else "wrong", f"{classes[kind]} {score:.2f}"))
     return marks
 
 
-def _drawn(
-    title: str, view: Corners, ground: str, marks: Sequence[Mark], labels: Sequence[str], kind: str
-) -> str:
-    frame = " ".join(number(value) for value in view)
-    boxes = [mark.drawn() for mark in marks]
-    return element("svg", tip(title), ground, *boxes, *labels, class_=kind, viewBox=frame, role="img")
-
-
 def _labels(marks: Sequence[Mark], size: tuple[int, int]) -> list[str]:
     """A label for each box that has one and a free place above or below; the others keep their tip."""
-    taken: list[Corners] = []
-    written = []
+    taken, written = list[Corners](), []
     for mark in reversed(marks):
         text = shortened(mark.text, 24)
         wide = width_of(text, _TEXT * 1.1) + 6
@@ -195,7 +182,3 @@ def _labels(marks: Sequence[Mark], size: tuple[int, int]) -> list[str]:
         if place is not None:
             written.append(label(*place, text, class_=f"tag {mark.kind}"))
     return written
-
-
-def _png(pixels: Any) -> str:
-    return picture_uri(pixels, "PNG", optimize=True)

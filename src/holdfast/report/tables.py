@@ -45,16 +45,13 @@ _THIN = "\u202f"  # narrow no-break space: groups the digits of large counts in 
 
 @dataclass(frozen=True)
 class Column(Generic[Row]):
-    """A column's heading, the digits its fractions are rounded to, and a note that explains it.
-
-    Negative digits are significant ones: −3 reads 0.0123 and 1.77e-05. `command`: its cells are commands,
-    folded away in HTML. `get` takes the cell from a row; without it, rows are mappings by the heading.
-    """
+    """A column's heading, the digits its fractions are rounded to, and a note that explains it."""
 
     name: str
-    digits: int = 3
+    digits: int = 3  # negative ones are significant digits: −3 reads 0.0123 and 1.77e-05
     note: str = ""
-    command: bool = False
+    command: bool = False  # whether its cells are commands, folded away in HTML
+    # The cell from a row; without it, rows are mappings by the heading.
     get: Callable[[Row], Any] | None = field(default=None, repr=False, compare=False)
 
 
@@ -91,6 +88,10 @@ class Table:
     def heads(self) -> tuple[Column, ...]:
         """The columns, each as a `Column`."""
         return tuple(c if isinstance(c, Column) else Column(c) for c in self.columns)
+
+    def texts(self) -> list[list[str]]:
+        """The cells of every row as people read them."""
+        return [[shown(c, h.digits) for c, h in zip(row, self.heads, strict=True)] for row in self.rows]
 
     def numeric(self) -> tuple[bool, ...]:
         """For each column whether all its cells are numbers or missing, which are aligned to the right."""
@@ -137,22 +138,19 @@ def many(count: int, one: str, more: str = "") -> str:
 
 def to_text(table: Table) -> str:
     """The table in aligned columns for a terminal, without a newline at the end."""
-    heads, numeric = table.heads, table.numeric()
-    body = [[shown(c, head.digits) for c, head in zip(row, heads, strict=True)] for row in table.rows]
-    lines = [[head.name for head in heads], *body]
+    lines = [[head.name for head in table.heads], *table.texts()]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     rule = "  ".join("─" * width for width in widths)
-    written = ["  ".join(map(_aligned, line, widths, numeric)).rstrip() for line in lines]
-    return "\n".join([*([table.caption] if table.caption else []), written[0], rule, *written[1:]])
+    head, *body = ("  ".join(map(_aligned, line, widths, table.numeric())).rstrip() for line in lines)
+    return "\n".join([*([table.caption] if table.caption else []), head, rule, *body])
 
 
 def to_markdown(table: Table) -> str:
     """The table in GitHub's Markdown, its caption as a line of its own above."""
-    heads, numeric = table.heads, table.numeric()
     lines = [
-        [_markdown(head.name) for head in heads],
-        ["---:" if right else ":---" for right in numeric],
-        *([_markdown(shown(c, h.digits)) for c, h in zip(row, heads, strict=True)] for row in table.rows),
+        [_markdown(head.name) for head in table.heads],
+        ["---:" if right else ":---" for right in table.numeric()],
+        *(map(_markdown, row) for row in table.texts()),
     ]
     caption = [_markdown(table.caption), ""] if table.caption else []
     return "\n".join([*caption, *(f"| {' | '.join(line)} |" for line in lines)])
@@ -169,14 +167,13 @@ def to_csv(table: Table) -> str:
 
 def to_latex(table: Table) -> str:
     r"""The table as a LaTeX tabular; it needs \usepackage{booktabs}."""
-    heads, numeric = table.heads, table.numeric()
-    rows = [[_latex(shown(c, h.digits)) for c, h in zip(row, heads, strict=True)] for row in table.rows]
+    head, *rows = (" & ".join(map(_latex, row)) for row in ([h.name for h in table.heads], *table.texts()))
     tabular = [
-        rf"\begin{{tabular}}{{{''.join('r' if right else 'l' for right in numeric)}}}",
+        rf"\begin{{tabular}}{{{''.join('r' if right else 'l' for right in table.numeric())}}}",
         r"\toprule",
-        rf"{' & '.join(_latex(head.name) for head in heads)} \\",
+        rf"{head} \\",
         r"\midrule",
-        *(rf"{' & '.join(row)} \\" for row in rows),
+        *(rf"{row} \\" for row in rows),
         r"\bottomrule",
         r"\end{tabular}",
     ]
@@ -225,12 +222,12 @@ def _cell(cell: Cell, head: Column, right: bool, first: bool) -> str:
 
 def _plain(cell: Any) -> Cell:
     """The cell without numpy's types, whose repr would get into CSV."""
-    if cell is None or isinstance(cell, str | bool | int | float):
-        return float(cell) + 0.0 if isinstance(cell, float) else cell  # + 0.0: no zero with a sign
-    if hasattr(cell, "item"):
-        value: Cell = cell.item()
-        return value
-    return str(cell)
+    if isinstance(cell, float):
+        return float(cell) + 0.0  # no zero with a sign
+    if cell is None or isinstance(cell, str | int):
+        return cell
+    value: Cell = cell.item() if hasattr(cell, "item") else str(cell)
+    return value
 
 
 def _is_number(cell: Cell) -> bool:
@@ -241,10 +238,7 @@ def _width(text: str) -> int:
     """Terminal columns of the text: two for each wide (Chinese, Japanese, Korean) character."""
     if text.isascii():
         return len(text)
-    places = {"W": 2, "F": 2}
-    return sum(
-        0 if unicodedata.combining(c) else places.get(unicodedata.east_asian_width(c), 1) for c in text
-    )
+    return sum((unicodedata.east_asian_width(c) in "WF") + 1 for c in text if not unicodedata.combining(c))
 
 
 def _aligned(text: str, width: int, right: bool) -> str:

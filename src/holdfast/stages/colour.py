@@ -179,9 +179,8 @@ def converted(
     # Computing the tables of a conversion takes longer than converting an image, so a few are cached. One
     # thread: threads of swscale cost other worker processes more time than they save.
     kind = (frame.width, frame.height, frame.format.name, pixels, flags, width, height)
-    return _converter(get_ident(), kind).reformat(
-        frame, width, height, pixels, interpolation=flags, threads=1
-    )
+    converter = _converter(get_ident(), kind)
+    return converter.reformat(frame, width, height, pixels, interpolation=flags, threads=1)
 
 
 @lru_cache(maxsize=8)

@@ -94,15 +94,13 @@ class DeployedInference:
 
         def make() -> Artifact:
             done = rewritten(model, self.rewrites, self.calibration)
-            return Artifact(
-                {".onnx": done.model.SerializeToString()}, {"changed": done.changed, "how": done.how}
-            )
+            facts = {"changed": done.changed, "how": done.how}
+            return Artifact({".onnx": done.model.SerializeToString()}, facts)
 
         key = self.key(model)
         paths, facts = cached_artifact(self.folder / key[:32], key, make)
-        return RewrittenModel(
-            paths[".onnx"], tuple(facts["changed"]), tuple(filter(None, facts["how"].split("; ")))
-        )
+        how = tuple(filter(None, facts["how"].split("; ")))
+        return RewrittenModel(paths[".onnx"], tuple(facts["changed"]), how)
 
     def key(self, model: Model) -> str:
         """A hash of everything that can affect the rewritten model."""
@@ -125,7 +123,6 @@ class DeployedInference:
         return {**chosen, "versions": installed(on.facts.get("packages", ()))}
 
     def _recipe(self) -> dict[str, Any]:
-        """The rewrites and their calibration data."""
         parts = [part("rewrite", name).function for name in self.rewrites]
         calibration = self.calibration.key() if self.calibration and self.calibrated else None
         return {"rewrites": self.rewrites, "parts": parts, "calibration": calibration}

@@ -10,7 +10,8 @@ are not listed anywhere: a decorated function (see core/registry) of one of thes
 
 Facts of a part: `systems` (who does it), `alike` (class of products with the same output), `needs` (a module
 that must be installed), `extra` (the extra that installs it, if not the first one in core/extras), `paper`
-(in the paper's list), `tasks`, `default` (False: only on request), `aliases` (alternative names).
+(in the paper's list), `tasks`, `default` (False: only with --all or by name), `on_request` (only by name or
+family), `aliases` (alternative names).
 """
 
 from collections.abc import Iterable
@@ -23,15 +24,15 @@ from holdfast.core.model import Task
 from holdfast.core.pipeline import Noise, Pipeline
 from holdfast.core.registry import Part, names, part
 from holdfast.core.synonyms import did_you_mean
-from holdfast.stages.boxes import BoxPostProcessing
 from holdfast.stages.deployed import with_rewrite, with_runtime
+from holdfast.stages.post import BoxPostProcessing
 
 Where: TypeAlias = Literal[
     "pre-processing", "model inference", "post-processing", "pre- and post-processing", "your own"
 ]
 TASKS: tuple[Task, ...] = get_args(Task)
 # facts that are copied to an option
-_COPIED = ("systems", "alike", "paper", "tasks", "default", "aliases", "calibrated")
+_COPIED = ("systems", "alike", "paper", "tasks", "default", "on_request", "aliases", "calibrated")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("precision", "Precision", "model inference", ("rewrite",), depends=True),
     Family("runtime", "Runtime", "model inference", ("runtime",)),
     Family("boxes", "Post-processing", "post-processing", ("boxes",), ("detect", "single")),
+    Family("mistakes", "Common mistakes", "pre-processing", ("fit", "normalise", "colour", "resize")),
 )
 
 
@@ -73,11 +75,9 @@ class ReplaceStage:
         if self.kind == "runtime":
             return pipeline.replace(infer=with_runtime(pipeline.infer, self.name))
         if self.kind == "boxes":
-            before = pipeline.post if isinstance(pipeline.post, BoxPostProcessing) else BoxPostProcessing()
-            if not isinstance(pipeline.post, BoxPostProcessing) and pipeline.post != "card":
-                raise InputError(
-                    f"post stage {pipeline.post!r} cannot be combined with noise options of boxes"
-                )
+            before = BoxPostProcessing() if pipeline.post == "card" else pipeline.post
+            if not isinstance(before, BoxPostProcessing):
+                raise InputError(f"post stage {before!r} cannot be combined with noise options of boxes")
             return pipeline.replace(post=part("boxes", self.name).function(before))
         return pipeline.replace(**{self.kind: self.name})
 
@@ -95,6 +95,7 @@ class NoiseOption:
     paper: bool = False
     tasks: tuple[Task, ...] = TASKS
     default: bool = True  # part of the suite by default
+    on_request: bool = False  # measured only if its family or itself is named
     missing: str = ""  # why it cannot run here, with the install command
     aliases: tuple[str, ...] = ()
     calibrated: bool = False  # needs calibration images
@@ -112,7 +113,7 @@ class NoiseOption:
 
 def family(name: str) -> Family:
     """The family of that name, including your own; raise UnknownName with the nearest name."""
-    by_name = {by_name.name: by_name for by_name in families()}
+    by_name = {each.name: each for each in families()}
     if name not in by_name:
         raise UnknownName("noise family", name, by_name)
     return by_name[name]
@@ -127,23 +128,23 @@ def families() -> tuple[Family, ...]:
 
 def options(of: Family) -> tuple[NoiseOption, ...]:
     """All options of a family, installed or not, in the order of their names."""
-    kinds = dict.fromkeys((*of.kinds, "noise"))
-    parts = [part(kind, name) for kind in kinds for name in names(kind)]
-    parts_by_family = [
-        (p, p.facts.get("family", {"rewrite": "", "noise": p.name}.get(p.kind, p.kind))) for p in parts
-    ]
-    return tuple(_option(registered, of) for registered, name in parts_by_family if str(name) == of.name)
+    parts = [part(kind, name) for kind in dict.fromkeys((*of.kinds, "noise")) for name in names(kind)]
+    return tuple(_option(registered, of) for registered in parts if _family_of(registered) == of.name)
+
+
+def _family_of(registered: Part) -> str:
+    own = {"rewrite": "", "noise": registered.name}.get(registered.kind, registered.kind)
+    return str(registered.facts.get("family", own))
 
 
 def option(label: str) -> NoiseOption:
     """The option `family=name`, by its name or an alias; raise an error with the nearest name."""
     if "=" not in label:
-        labels = [text for family in families() for one in options(family) for text in one.labels]
+        labels = [text for family in families() for offered in options(family) for text in offered.labels]
         family_names = [family.name for family in families()]
         hint = "" if label in family_names else did_you_mean(label, [*labels, *family_names])
-        raise InputError(
-            f"expected FAMILY=OPTION such as 'resize=opencv-bilinear', got {label!r}. {hint}".strip()
-        )
+        problem = f"expected FAMILY=OPTION such as 'resize=opencv-bilinear', got {label!r}"
+        raise InputError(f"{problem}. {hint}".strip())
     chosen, name = label.split("=", 1)
     offered = options(family(chosen))
     matches = [o for o in offered if o.name == name] or [o for o in offered if name in o.aliases]
@@ -157,29 +158,26 @@ def alias_notes(words: Iterable[str]) -> tuple[str, ...]:
     notes = []
     for word in dict.fromkeys(words):
         resolved = option(word) if "=" in word else None
-        if resolved is None or resolved.label == word:
-            continue
-        start = word.split("=", 1)[1] + "-"
-        others = [
-            o.name for o in options(family(resolved.family)) if o.name.startswith(start) and o != resolved
-        ]
-        notes.append(f"{word} means {resolved.label} ({resolved.systems}); also {', '.join(others)}")
+        if resolved is not None and resolved.label != word:
+            start, offered = word.split("=", 1)[1] + "-", options(family(resolved.family))
+            others = ", ".join(o.name for o in offered if o.name.startswith(start) and o != resolved)
+            notes.append(f"{word} means {resolved.label} ({resolved.systems}); also {others}")
     return tuple(notes)
 
 
 def options_of(text: str) -> tuple[NoiseOption, ...]:
     """The options of 'decode=ffmpeg,resize=opencv-bilinear'; raise InputError if one cannot run here."""
     chosen = tuple(option(word.strip()) for word in text.split(",") if word.strip())
-    for one in chosen:
-        if one.missing:
-            raise InputError(f"{one.label}: {one.missing}")
+    for each in chosen:
+        if each.missing:
+            raise InputError(f"{each.label}: {each.missing}")
     return chosen
 
 
 def applied(pipeline: Pipeline, chosen: Iterable[NoiseOption]) -> Pipeline:
     """The pipeline after applying the options in order."""
-    for one in chosen:
-        pipeline = one.noise(pipeline)
+    for each in chosen:
+        pipeline = each.noise(pipeline)
     return pipeline
 
 

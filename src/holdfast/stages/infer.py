@@ -40,12 +40,11 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     expected = [1, 3, h, w] if spec.layout == "nchw" else [1, h, w, 3]
     if len(shape) not in (3, 4):
         raise ModelError(f"{model.path}: expected an image input of 3 or 4 dimensions, got shape {shape}")
-    for got, want in zip(shape[-3:], expected[1:], strict=True):
-        if isinstance(got, int) and got > 0 and got != want:
-            raise CardError(
-                f"{model.path}: the card has {spec.layout} {w}×{h}, input shape {expected}; "
-                f"the model's input is {shape}. Correct size or layout in the card"
-            )
+    for side, stated in zip(shape[-3:], expected[1:], strict=True):
+        if isinstance(side, int) and side > 0 and side != stated:
+            says = f"the card has {spec.layout} {w}×{h}, input shape {expected}"
+            advice = "Correct size or layout in the card"
+            raise CardError(f"{model.path}: {says}; the model's input is {shape}. {advice}")
     names = [o.name for o in session.get_outputs()]
 
     def run(tensor: Tensor) -> dict[str, Tensor]:

@@ -1,17 +1,22 @@
-"""Post-processing: raw outputs to a prediction in pixels of the encoded image."""
+"""Post-processing: raw outputs to a prediction in pixels of the encoded image, with options of real systems.
 
-from collections.abc import Mapping
+The order of the options is the paper's (section 3.3 and appendix A): exp of the sides, the offset of the
+right and lower side, rounding to whole pixels of the network input, NMS, back to the encoded image.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.core.errors import CardError
-from holdfast.core.frame import Frame
 from holdfast.core.model import Card
+from holdfast.core.pipeline import Frame
 from holdfast.core.registry import part, stage
 from holdfast.core.types import Detections, LabelMap, Prediction, Scores, Size, Tensor
-from holdfast.graph.candidates import Exp, exp_of
+from holdfast.graph.candidates import Exp, clamped_exp, clamped_half_exp, exp_of, half_exp
 from holdfast.graph.nms import nms
 
 Rounding = Literal["none", "floor", "nearest", "ceil"]
@@ -21,55 +26,50 @@ _ROUNDED: dict[str, Any] = {"floor": np.floor, "nearest": np.rint, "ceil": np.ce
 @stage("post", "card")
 def by_card(raw: Mapping[str, Tensor], frame: Frame, card: Card) -> Prediction:
     """The prediction by the card's head, thresholds and class-wise NMS (suppress when IoU > nms_iou)."""
-    return finish(raw, frame, card)
+    return BoxPostProcessing()(raw, frame, card)
 
 
-def finish(
-    raw: Mapping[str, Tensor],
-    frame: Frame,
-    card: Card,
-    *,
-    exp: Exp | None = None,
-    offset: float = 0.0,
-    rounding: Rounding = "none",
-    nms_strict: bool = True,
-    nms_plus_one: bool = False,
-) -> Prediction:
-    """The prediction, with the variations of deployed systems as parameters, in order of application.
+@dataclass(frozen=True)
+class BoxPostProcessing:
+    """Post-processing with options; without any it is the card's."""
 
-    `exp` replaces the head's exponential of sides; `offset` is the difference of ALIGNED_FLAG.offset from the
-    card's, in pixels of the network input by which the right and lower side move inwards; `rounding` is that
-    of the coordinates in the network input. Then NMS: `nms_strict` suppresses
-    at IoU > threshold (else ≥), `nms_plus_one` counts the last pixel of sides (x2 − x1 + 1) in its IoU.
-    """
-    head = part("head", card.head.name)
-    decoded = head.function(raw, card, exp=exp) if exp and exp_of(card) else head.function(raw, card)
-    if isinstance(decoded, Scores):
-        return decoded
-    if not isinstance(decoded, Detections):
-        return _label_map(np.asarray(decoded), frame)
-    boxes = decoded.boxes
-    if offset:
-        # A box narrower than the offset would be inverted; it is empty.
-        far = np.maximum(boxes[:, 2:] - offset, np.minimum(boxes[:, :2], boxes[:, 2:]))
-        boxes = np.concatenate([boxes[:, :2], far], axis=1)
-    if rounding != "none":
-        boxes = np.asarray(_ROUNDED[rounding](boxes), np.float64)
-    decoded = Detections(boxes, decoded.scores, decoded.classes)
-    if head.facts.get("nms", True):
-        keep = nms(
-            decoded.boxes,
-            decoded.scores,
-            decoded.classes,
-            card.nms_iou,
-            strict=nms_strict,
-            plus=1.0 if nms_plus_one else 0.0,
-            max_detections=card.max_detections,
-        )
-        decoded = decoded.take(keep)
-    else:
-        decoded = decoded.take(np.argsort(-decoded.scores, kind="stable")[: card.max_detections])
-    return Detections(frame.to_original(decoded.boxes), decoded.scores, decoded.classes)
+    exp_half: bool = False  # exp of widths and heights in binary16
+    exp_clamp: bool = False  # log of widths and heights at most log(1000/16)
+    offset: bool = False  # the appendix's ALIGNED_FLAG.offset: 1 where the card has 0, 0 where it has 1
+    rounding: Rounding = "none"  # of coordinates in the network input, before NMS
+    nms_inclusive: bool = False  # suppress at IoU ≥ threshold, not >
+    nms_plus_one: bool = False  # widths x2 − x1 + 1 in the IoU of NMS
+
+    def __call__(self, raw: Mapping[str, Tensor], frame: Frame, card: Card) -> Prediction:
+        """The prediction in pixels of the encoded image."""
+        head, exp = part("head", card.head.name), self.exp
+        decoded = head.function(raw, card, exp=exp) if exp and exp_of(card) else head.function(raw, card)
+        if isinstance(decoded, Scores):
+            return decoded
+        if not isinstance(decoded, Detections):
+            return _label_map(np.asarray(decoded), frame)
+        boxes, scores, classes = decoded.boxes, decoded.scores, decoded.classes
+        if self.offset:
+            offset = -1.0 if card.head.options.get("offset", 0.0) else 1.0
+            # A box narrower than the offset would be inverted; it is empty.
+            far = np.maximum(boxes[:, 2:] - offset, np.minimum(boxes[:, :2], boxes[:, 2:]))
+            boxes = np.concatenate([boxes[:, :2], far], axis=1)
+        if self.rounding != "none":
+            boxes = np.asarray(_ROUNDED[self.rounding](boxes), np.float64)
+        most = card.max_detections
+        if head.facts.get("nms", True):
+            strict, plus = not self.nms_inclusive, float(self.nms_plus_one)
+            keep = nms(boxes, scores, classes, card.nms_iou, strict=strict, plus=plus, max_detections=most)
+        else:
+            keep = np.argsort(-scores, kind="stable")[:most]
+        return Detections(frame.to_original(boxes[keep]), scores[keep], classes[keep])
+
+    @property
+    def exp(self) -> Exp | None:
+        """The exponential of sides; None: the head's own."""
+        if self.exp_half:
+            return clamped_half_exp if self.exp_clamp else half_exp
+        return clamped_exp if self.exp_clamp else None
 
 
 def _label_map(scores: NDArray[Any], frame: Frame) -> LabelMap:
@@ -124,3 +124,82 @@ def _bilinear(values: Tensor, size: Size) -> Tensor:
     lower *= part[:, np.newaxis]
     upper += lower
     return np.asarray(upper)
+
+
+def no_effect(option: str, card: Card) -> str:
+    """Reason why a box option has no effect on a model with this card; empty if it may have one."""
+    reason: Callable[[Card], str] | None = part("boxes", option).facts.get("no_effect")
+    return reason(card) if reason else ""
+
+
+def _without_nms(card: Card) -> str:
+    if part("head", card.head.name).facts.get("nms", True):
+        return ""
+    if card.task == "single":
+        return "the model predicts one box per image; there is no NMS"
+    return f"NMS is part of the graph (head {card.head.name!r}) and cannot be replaced"
+
+
+def _without_exp(card: Card) -> str:
+    if exp_of(card):
+        return ""
+    return f"head {card.head.name!r} does not decode box sides by exp"
+
+
+def _clamped(card: Card) -> str:
+    if exp_of(card) == "clamped":
+        return f"head {card.head.name!r} already clamps at log(1000/16)"
+    return _without_exp(card)
+
+
+DETECTORS = ("detect", "single")
+
+
+@stage("boxes", paper=True, tasks=DETECTORS, systems="inclusive pixels: Detectron (Caffe2), its ports")
+def offset(boxes: BoxPostProcessing) -> BoxPostProcessing:
+    """Corner x2 = x + w/2 − 1, likewise y2, in the network input: the appendix's ALIGNED_FLAG.offset = 1."""
+    return replace(boxes, offset=True)
+
+
+@stage("boxes", tasks=DETECTORS, systems="integer boxes by a cast: int(x), astype(int)")
+def round_floor(boxes: BoxPostProcessing) -> BoxPostProcessing:
+    """Coordinates x → ⌊x⌋ in the network input, before NMS."""
+    return replace(boxes, rounding="floor")
+
+
+@stage("boxes", tasks=DETECTORS, systems="integer boxes by round or rint")
+def round_nearest(boxes: BoxPostProcessing) -> BoxPostProcessing:
+    """Coordinates x → ⌊x⌉, halves to the even one, in the network input, before NMS."""
+    return replace(boxes, rounding="nearest")
+
+
+@stage("boxes", tasks=DETECTORS, systems="integer boxes that cover the object; no known product")
+def round_ceil(boxes: BoxPostProcessing) -> BoxPostProcessing:
+    """Coordinates x → ⌈x⌉ in the network input, before NMS."""
+    return replace(boxes, rounding="ceil")
+
+
+@stage(
+    "boxes", tasks=("detect",), no_effect=_without_nms, systems="cpu_nms.pyx of Faster R-CNN and its copies"
+)
+def nms_inclusive(boxes: BoxPostProcessing) -> BoxPostProcessing:
+    """A box is suppressed at IoU ≥ threshold, not only above it."""
+    return replace(boxes, nms_inclusive=True)
+
+
+@stage("boxes", tasks=("detect",), no_effect=_without_nms, systems="py_cpu_nms of Fast R-CNN and its copies")
+def nms_plus_one(boxes: BoxPostProcessing) -> BoxPostProcessing:
+    """The IoU of NMS counts the last pixel: sides are x2 − x1 + 1 and y2 − y1 + 1."""
+    return replace(boxes, nms_plus_one=True)
+
+
+@stage("boxes", tasks=("detect",), no_effect=_without_exp, systems="heads run in fp16: mobile GPUs, NPUs")
+def exp_fp16(boxes: BoxPostProcessing) -> BoxPostProcessing:
+    """Sides w = p·exp(t) with t and exp(t) rounded to binary16 (11 bits, at most 65504)."""
+    return replace(boxes, exp_half=True)
+
+
+@stage("boxes", tasks=("detect",), no_effect=_clamped, systems="box coders of Detectron, torchvision, mmdet")
+def exp_clamp(boxes: BoxPostProcessing) -> BoxPostProcessing:
+    """Sides w = p·exp(min(t, log(1000/16))): the appendix's clamp, where the head has none."""
+    return replace(boxes, exp_clamp=True)

@@ -1,8 +1,6 @@
 """Training against system noise: mix training, TENT, train × test tables. Needs torch."""
 
-GROUPS = {
-    "train": "Train a classifier against system noise: mix training, augmentation, TENT, comparisons.",
-}
+GROUPS = {"train": "Train a classifier against system noise: mix training, augmentation, TENT, comparisons."}
 COMMANDS = {
     "Defend": {
         "train mix": "cli:mix",

@@ -38,9 +38,8 @@ def pgd_examples(
     for name, value in (("epsilon", epsilon), ("step size", size)):
         if not bool((torch.as_tensor(value) >= 0).all()):
             raise InputError(f"adversarial training: expected {name} to be 0 or more, got {value}")
-    epsilon, size, low, high = (
-        torch.as_tensor(value, dtype=x.dtype, device=x.device) for value in (epsilon, size, low, high)
-    )
+    values = (epsilon, size, low, high)
+    epsilon, size, low, high = (torch.as_tensor(v, dtype=x.dtype, device=x.device) for v in values)
     # A value that is out of range at first (rounding, padding) may stay, but not move further.
     lower = torch.maximum(x - epsilon, torch.minimum(low, x))
     upper = torch.minimum(x + epsilon, torch.maximum(high, x))

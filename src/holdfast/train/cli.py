@@ -16,7 +16,7 @@ from holdfast.core.model import Card, Model
 from holdfast.core.registry import lookup
 from holdfast.data.embedded import NAMES
 from holdfast.data.open import open_dataset
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.evaluate.cli import print_data_notes
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.run import EvaluationPlan, evaluation_plan
@@ -89,10 +89,9 @@ def tent(options: TentOptions) -> int:
             option(word)
     check_adaptable(trainable_of(plan.model), plan.model.name)
     adaptation = Adaptation(options.batch, options.rate, options.steps, options.seed)
-    with threads(options.jobs):
-        result = adapt(
-            plan.model, plan.dataset, options.work, adaptation, _say_unless_bar, options.jobs, families
-        )
+    subject, jobs = (plan.model, plan.dataset, options.work), options.jobs
+    with threads(jobs):
+        result = adapt(*subject, adaptation, _say_unless_bar, jobs, families)
     options.write_json(as_plain(result))
     options.print_table(tent_csv([result]) if options.csv else tent_table([result]))
     return 0

@@ -115,7 +115,6 @@ def _draw_ahead(executor: ThreadPoolExecutor, job: Job, plan: list[tuple[int, in
 
 
 def _step(job: Job, net: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, lr: float) -> float:
-    """Run one optimiser step and return the loss."""
     for group in optimiser.param_groups:
         group["lr"] = lr
     first = batch[0]

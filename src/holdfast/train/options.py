@@ -5,11 +5,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from holdfast.config import completions
-from holdfast.config.options import Argument, Option, Options
+from holdfast.config.options import Argument, Names, Option, Options
 from holdfast.evaluate import options as shared
 from holdfast.evaluate.options import CardOptions, JobsOptions, MapOptions, OutputOptions, SubjectOptions
 
 MIX, TRAINING = "Mix", "Training"
+
+
+def _mixed(what: str, names: Names) -> Option:
+    text = f"{what} to draw from, separated by commas or repeated."
+    return Option(text, group=MIX, names=names, commas=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,24 +62,8 @@ class MixOptions(
     out: Annotated[
         Path, Option("New ONNX file; its card is written next to it.", short="-o", metavar="NEW.onnx")
     ]
-    decode: Annotated[
-        tuple[str, ...],
-        Option(
-            "Decoders to draw from, separated by commas or repeated.",
-            group=MIX,
-            names=completions.decoders,
-            commas=True,
-        ),
-    ] = ()
-    resize: Annotated[
-        tuple[str, ...],
-        Option(
-            "Resizes to draw from, separated by commas or repeated.",
-            group=MIX,
-            names=completions.resizes,
-            commas=True,
-        ),
-    ] = ()
+    decode: Annotated[tuple[str, ...], _mixed("Decoders", completions.decoders)] = ()
+    resize: Annotated[tuple[str, ...], _mixed("Resizes", completions.resizes)] = ()
     augment: Annotated[
         tuple[str, ...],
         Option(
@@ -92,11 +81,7 @@ class MixOptions(
     ] = 0.0
     consistency: Annotated[
         float,
-        Option(
-            "Weight of AugMix's consistency loss, 12 in its paper (0 = none).",
-            group=MIX,
-            least=0,
-        ),
+        Option("Weight of AugMix's consistency loss, 12 in its paper (0 = none).", group=MIX, least=0),
     ] = 0.0
     steps: Annotated[int | None, Option("Training steps (300).", group=TRAINING, least=1)] = None
     epochs: Annotated[

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, HoldfastError, InputError, OutputError
-from holdfast.core.frame import place
 from holdfast.core.model import Input, Model
+from holdfast.core.pipeline import place
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Label
 from holdfast.engine.cells import ItemWork, Setup, count_missing, run
@@ -136,9 +136,8 @@ def prepare_images(
     if not dataset.entries:
         raise DataError(f"{dataset.name}: the dataset is empty; expected at least one image with its class")
     if dataset.task != "classify":
-        raise DataError(
-            f"{dataset.name}: expected a dataset for classification, got one for the task {dataset.task}"
-        )
+        expected = "expected a dataset for classification"
+        raise DataError(f"{dataset.name}: {expected}, got one for the task {dataset.task}")
     network_input, choices = model.card.input, tuple(choices)
     kinds = ("decode", "colour", "resize", "fit")
     stages = [[lookup(kind, getattr(choice, kind)) for kind in kinds] for choice in choices]
@@ -160,10 +159,8 @@ def prepare_images(
     labels = labels if places is None else np.asarray(places, np.int64)[labels]
     classes = len(model.card.classes)
     if labels.min() < 0 or labels.max() >= classes:
-        raise DataError(
-            f"{dataset.name}: expected classes 0 to {classes - 1}, as the model has, "
-            f"got {labels.min()} to {labels.max()}"
-        )
+        expected = f"expected classes 0 to {classes - 1}, as the model has"
+        raise DataError(f"{dataset.name}: {expected}, got {labels.min()} to {labels.max()}")
     images = np.load(home / IMAGES, mmap_mode="r")[:, : len(order)]
     names = tuple(dataset.entries[index].name for index in order)
     return PreparedImages(images, labels, choices, key, names=names, left_out=failed)

@@ -103,10 +103,8 @@ def mix(
         proto = tune(model, pictures, tuning, options.seed, work / f"{model.name}.pt", say, step)
     write_atomic(options.out, proto.SerializeToString())
     write_card(model.card, options.out.with_suffix(".toml"), model.guessed)
-    before, after = (
-        100 * correct_predictions(one, test_pictures, work).mean(1)
-        for one in (model, load_model(options.out))
-    )
+    both = (model, load_model(options.out))
+    before, after = (100 * correct_predictions(m, test_pictures, work).mean(1) for m in both)
     accuracies = zip(reported, before, after, strict=True)
     return MixResult(
         old=str(model.path),
@@ -158,10 +156,11 @@ def _parts(data: Dataset, test: Dataset | None, options: MixOptions) -> tuple[Da
     if not 0 < count < len(data):
         raise DataError(f"{data.name}: expected enough images to hold out some, got {len(data)}")
     order = np.random.default_rng(options.seed).permutation(len(data))
-    test_entries, train_entries = (
-        tuple(data.entries[index] for index in sorted(part)) for part in (order[:count], order[count:])
+    trained, tested = (
+        dataclasses.replace(data, entries=tuple(data.entries[index] for index in sorted(part)))
+        for part in (order[count:], order[:count])
     )
-    return dataclasses.replace(data, entries=train_entries), dataclasses.replace(data, entries=test_entries)
+    return trained, tested
 
 
 def _write_list(out: Path, tested: Dataset, pictures: PreparedImages) -> str:

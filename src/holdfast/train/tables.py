@@ -51,21 +51,20 @@ def matrix_csv(matrix: Matrix) -> Table:
     """Every number of the matrix, one row per training."""
     shared_columns = ("over", "model", "data", "images", "trained_on", "steps")
     row_columns = ("mean", "mean_low", "mean_high", "std", "std_low", "std_high")
-    return table_of(
-        [
-            {
-                **{name: getattr(matrix, name) for name in shared_columns},
-                "seeds": " ".join(map(str, matrix.seeds)),
-                "train": line.train,
-                **dict(zip(matrix.tests, line.accuracy, strict=True)),
-                **{name: getattr(line, name) for name in row_columns},
-                "spread_over_seeds": line.spread,
-                "binomial": matrix.binomial,
-                "behind_best": matrix.behind(line),
-            }
-            for line in matrix.lines
-        ]
-    )
+    rows = [
+        {
+            **{name: getattr(matrix, name) for name in shared_columns},
+            "seeds": " ".join(map(str, matrix.seeds)),
+            "train": line.train,
+            **dict(zip(matrix.tests, line.accuracy, strict=True)),
+            **{name: getattr(line, name) for name in row_columns},
+            "spread_over_seeds": line.spread,
+            "binomial": matrix.binomial,
+            "behind_best": matrix.behind(line),
+        }
+        for line in matrix.lines
+    ]
+    return table_of(rows)
 
 
 def families_table(suite: NoiseSuite, model: str) -> Table:
@@ -74,12 +73,10 @@ def families_table(suite: NoiseSuite, model: str) -> Table:
     columns: list[Column | str] = ["trained with", Column("clean", 2), *map(family_title, groups)]
     rows: list[list[Cell]] = []
     for noise in suite.models:
-        drops = [
-            _mean_worst(line.mean, line.worst, line.distinct) for line in family_summaries(noise, groups)
-        ]
-        rows.append(
-            [noise.model, 100 * noise.clean, *drops, noise.combined.points_lost if noise.combined else None]
-        )
+        summaries = family_summaries(noise, groups)
+        drops = [_mean_worst(line.mean, line.worst, line.distinct) for line in summaries]
+        combined = noise.combined.points_lost if noise.combined else None
+        rows.append([noise.model, 100 * noise.clean, *drops, combined])
     images = max((noise.images for noise in suite.models), default=0)
     caption = (
         f"{model} after each mitigation (numbers of the paper's Fig. 4): points lost, top-1 clean − noisy in "

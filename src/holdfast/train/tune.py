@@ -101,16 +101,9 @@ def tune(
         progress(1, 0)
         return value
 
+    draw, decay = draw_of(pictures, tuning, model), tuning.weight_decay
     job = Job(
-        name=name or model.name,
-        net=net,
-        draw=draw_of(pictures, tuning, model),
-        loss=counted_loss,
-        stages=(stage,),
-        seed=seed,
-        weight_decay=tuning.weight_decay,
-        averaging=tuning.averaging,
-        data=data_key,
+        name or model.name, net, draw, counted_loss, (stage,), seed, decay, tuning.averaging, data=data_key
     )
     path = checkpoint.with_name(f"{checkpoint.stem}-{job.key()}.pt")
     try:
@@ -158,9 +151,8 @@ def normalise_images(images: NDArray[np.uint8], card: Card) -> Tensor:
 
 def gain_and_shift(network_input: Input) -> tuple[Tensor, Tensor]:
     """Factor and offset of the channels (3,): normalised = pixel · gain − shift."""
-    std = np.asarray(network_input.std, np.float32)
-    gain = np.float32(network_input.scale) / std
-    return torch.from_numpy(gain), torch.from_numpy(np.asarray(network_input.mean, np.float32) / std)
+    std, mean = np.array([network_input.std, network_input.mean], np.float32)
+    return torch.from_numpy(np.float32(network_input.scale) / std), torch.from_numpy(mean / std)
 
 
 def draw_of(
@@ -193,9 +185,8 @@ def shift_images(images: NDArray[np.uint8], by: NDArray[np.int64]) -> NDArray[np
     count, height, width = images.shape[:3]
     rows = np.clip(np.arange(height) - by[:, :1], 0, height - 1)
     columns = np.clip(np.arange(width) - by[:, 1:], 0, width - 1)
-    shifted: NDArray[np.uint8] = images[
-        np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]
-    ]
+    index = np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]
+    shifted: NDArray[np.uint8] = images[index]
     return shifted
 
 
@@ -257,20 +248,18 @@ def tent(
 
 
 def check_adaptable(net: Trainable, name: str = "the model") -> tuple[str, ...]:
-    """The names of the weights that TENT changes. Raise InputError if there are none."""
-    names = adapted_weights(net)
+    """The names of the weights that TENT changes: scale and bias of normalising nodes, each once.
+
+    Raise InputError if there are none.
+    """
+    pairs = [(normalisation.scale, normalisation.bias) for normalisation in net.normalisations]
+    names = tuple(dict.fromkeys(name for pair in pairs for name in pair if name in net.weights))
     if not names:
         raise InputError(
             f"TENT adapts the scale and bias of normalisation layers, and {name} has none "
             "(they may have been folded into its convolutions); export it with its normalisation layers"
         )
     return names
-
-
-def adapted_weights(net: Trainable) -> tuple[str, ...]:
-    """The names of the weights that TENT changes: scale and bias of normalising nodes, each once."""
-    pairs = [(normalisation.scale, normalisation.bias) for normalisation in net.normalisations]
-    return tuple(dict.fromkeys(name for pair in pairs for name in pair if name in net.weights))
 
 
 def entropy(scores: Tensor) -> Tensor:

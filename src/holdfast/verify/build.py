@@ -50,8 +50,7 @@ def _build(
     """The problem, with the last softmax dropped if `softmax` names one."""
     from holdfast.graph.lower import lower_onnx
 
-    unsafe = _before_softmax(question, softmax) if softmax else question.unsafe
-    cases = cases_of(unsafe, domain)
+    cases = cases_of(_before_softmax(question, softmax) if softmax else question.unsafe, domain)
     lower, upper = domain.box.lower.ravel().copy(), domain.box.upper.ravel().copy()
     fixed = np.ones(len(lower), np.bool_)
     fixed[domain.free] = False
@@ -82,35 +81,28 @@ def _raise_bounds(net: Net, cases: tuple[Case, ...], domain: InputDomain, softma
         compared = all((np.abs(case.bound) < 1e-300).all() for case in cases)
         if not compared or 2 * rounding.outputs > -0.9 * np.log(float(kind.tiny)):
             raise ModelError(f"the rounding of the last {softmax} is not bounded")
-    return tuple(
-        dataclasses.replace(case, bound=case.bound + np.abs(case.rows) @ rounding.underflow + spread)
-        for case in cases
-    )
+    bounds = [case.bound + np.abs(case.rows) @ rounding.underflow + spread for case in cases]
+    return tuple(dataclasses.replace(case, bound=bound) for case, bound in zip(cases, bounds, strict=True))
 
 
 def _before_softmax(question: Property, kind: str) -> tuple[LinearConstraints, ...]:
-    """The unsafe sets in terms of the values before the last softmax."""
-    constraints: list[LinearConstraints] = []
-    for rows in question.unsafe:
-        cases = without_softmax(rows, kind)
-        if cases is None:
-            raise ModelError(
-                f"{question.model.path}: its last layer is {kind}; expected constraints that compare two "
-                "outputs, or one with a number"
-            )
-        constraints += cases
-    return tuple(constraints)
+    cases = [without_softmax(rows, kind) for rows in question.unsafe]
+    if any(case is None for case in cases):
+        raise ModelError(
+            f"{question.model.path}: its last layer is {kind}; expected constraints that compare two "
+            "outputs, or one with a number"
+        )
+    return tuple(itertools.chain.from_iterable(case for case in cases if case is not None))
 
 
 def cases_of(unsafe: tuple[LinearConstraints, ...], domain: InputDomain) -> tuple[Case, ...]:
     """The unsafe sets as cases over the free inputs; those of one box share its arrays."""
     fixed = domain.template.astype(np.float64)
     fixed[domain.free] = 0.0
-    boxes: dict[int, tuple[Floats, Floats]] = {}
+    own = {id(rows.within): rows.within for rows in unsafe}
+    boxes = {key: domain.within(box) for key, box in own.items()}
     cases = []
     for rows in unsafe:
-        if id(rows.within) not in boxes:
-            boxes[id(rows.within)] = domain.within(rows.within)
         lower, upper = boxes[id(rows.within)]
         bound, inputs = rows.bound, None
         if rows.inputs is not None:

@@ -6,12 +6,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.config.output import say
+from holdfast.config.output import say, write_json
 from holdfast.verify.options import VerifyOptions
 
 if TYPE_CHECKING:
@@ -34,13 +34,11 @@ def verify(options: VerifyOptions) -> int:
     if options.check:
         from holdfast.graph.support import report
 
-        text, found = report(net)
+        text, support = report(net)
         say(text)
         if options.json is not None:
-            from holdfast.config.output import write_json
-
-            write_json(options.json, found.to_dict())
-        return 0 if found.supported else 3
+            write_json(options.json, support.to_dict())
+        return 0 if support.supported else 3
     from holdfast.core.errors import InputError
     from holdfast.core.model import Network
     from holdfast.core.property import Budget, Verdict
@@ -51,7 +49,6 @@ def verify(options: VerifyOptions) -> int:
     began = time.monotonic()
     if options.prop is None:
         raise InputError(f"expected a VNN-LIB file after {net} (see holdfast verify --help)")
-
     limit = int(options.memory * 1e9) if options.memory is not None else memory_bytes()
 
     def give_up(late: bool) -> int:
@@ -80,10 +77,8 @@ def find_network(net: str | Path) -> Path:
 
 
 def _report(verdict: Verdict, options: VerifyOptions, question: Property | None = None) -> int:
-    """Print and write the verdict, and return the exit code."""
-    found = _counterexample(verdict)
     say(verdict.status)
-    for name, value in _lines(verdict, found, question):
+    for name, value in _lines(verdict, question):
         say(f"{name:8} {value}")
     sys.stdout.flush()
     write_verdict(verdict, options)
@@ -94,16 +89,13 @@ def _report(verdict: Verdict, options: VerifyOptions, question: Property | None 
 
 def write_verdict(verdict: Verdict, options: VerifyOptions) -> None:
     """Write the verdict and the counterexample to the files that the options name."""
-    found = _counterexample(verdict)
     if options.json is not None:
-        from holdfast.config.output import write_json
-
         write_json(options.json, verdict.to_dict())
-    if options.witness is not None and found is not None:
+    if options.witness is not None and (counterexample := _counterexample(verdict)) is not None:
         from holdfast.engine.store import write_atomic
         from holdfast.verify.vnncomp.results import Counterexample, counterexample_text
 
-        values = Counterexample(*(value.astype("float64") for value in found))
+        values = Counterexample(*(value.astype("float64") for value in counterexample))
         write_atomic(options.witness, counterexample_text(values).encode(), durable=False)
 
 
@@ -114,28 +106,24 @@ def _counterexample(verdict: Verdict) -> tuple[Any, Any] | None:
     return verdict.witness.ravel(), verdict.replay.output
 
 
-def _lines(
-    verdict: Verdict, found: tuple[Any, Any] | None, question: Property | None
-) -> list[tuple[str, str]]:
-    """What is printed of a verdict; `found` are flat inputs that violate the property, and their outputs."""
+def _lines(verdict: Verdict, question: Property | None) -> Iterator[tuple[str, str]]:
     from holdfast.core.property import InputBox
 
-    lines = [("engine", verdict.engine), ("seconds", f"{verdict.seconds:.3f}")]
+    yield "engine", verdict.engine
+    yield "seconds", f"{verdict.seconds:.3f}"
     if verdict.bound is not None:
-        lines.append(("margin" if verdict.status == "holds" else "bound", f"{verdict.bound:.6g}"))
-    if found is not None:
-        inputs, outputs = found
+        yield "margin" if verdict.status == "holds" else "bound", f"{verdict.bound:.6g}"
+    if (counterexample := _counterexample(verdict)) is not None:
+        inputs, outputs = counterexample
         box = None if question is None else question.threat
         free = (box.lower < box.upper).ravel().nonzero()[0].tolist() if isinstance(box, InputBox) else []
-        lines.append(("witness", _values("X", inputs, free)))
-        shown = _values("Y", outputs, list(range(outputs.size)))
-        lines.append(("replay", f"{shown} (ONNX Runtime, original file)"))
+        yield "witness", _values("X", inputs, free)
+        yield "replay", f"{_values('Y', outputs, range(outputs.size))} (ONNX Runtime, original file)"
     if verdict.note:
-        lines.append(("note", verdict.note))
-    return lines
+        yield "note", verdict.note
 
 
-def _values(letter: str, values: Any, shown: list[int]) -> str:
+def _values(letter: str, values: Any, shown: Sequence[int]) -> str:
     digits = 17 if values.dtype == "float64" and letter == "X" else 9
     text = ", ".join(f"{letter}_{i} = {float(values[i]):.{digits}g}" for i in shown[:_SHOWN])
     if len(shown) > _SHOWN:
@@ -167,8 +155,8 @@ def progress_line() -> Callable[[str, int, float], None]:
 def _watched(seconds: float, memory: int, give_up: Callable[[bool], int]) -> Iterator[Callable[[], None]]:
     """A function to call before the result is printed; until then the watch may end the process.
 
-    When it is too late, or the process has grown too large, `give_up` (told which) speaks instead, and the
-    process ends at once with the exit code that it gives. The two never both speak.
+    When it is too late, or the process has grown too large, `give_up(late)` reports instead, and the process
+    ends at once with the exit code that it returns. The two never both report.
     """
     speaking, done = threading.Lock(), threading.Event()
     until = time.monotonic() + seconds + _GRACE

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from holdfast.verify.finite import GraphSplit, InputCells, NotFinite, RoundingTr
 from holdfast.verify.problem import Deadline, EngineResult, InputDomain, ends_of
 from holdfast.verify.replay import Runner, session_of
 
+Cases: TypeAlias = list[LinearConstraints]
+Tensors: TypeAlias = Mapping[str, NDArray[Any]]
+TensorsOfCell: TypeAlias = Callable[[int], Iterable[NDArray[Any]]]
 _SHORT = 0.5  # seconds below which splitting the graph does not pay off
 ENGINE = "enumerate"
 LIMIT = 5_000_000  # cells of one box
@@ -34,7 +37,7 @@ class CellEvaluator:
     model: Any  # onnx.ModelProto
     trace: RoundingTrace
     split: GraphSplit
-    constants: Mapping[str, NDArray[Any]]
+    constants: Tensors
     domain: InputDomain
     runner: Callable[[], Runner]
     direct: bool = False  # run the original file for every cell
@@ -56,21 +59,13 @@ def choose(machine: CellEvaluator, cells: int) -> None:
 
 def on_original(machine: CellEvaluator, point: Values) -> Floats:
     """The flat outputs of the original file for these free inputs (n,)."""
-    outputs: Floats = machine.runner().outputs(machine.domain.whole(point[None]))[0]
-    return outputs
+    return np.asarray(machine.runner().outputs(machine.domain.whole(point[None]))[0])
 
 
 def first_alike(
-    trace: RoundingTrace,
-    split: GraphSplit,
-    free: int,
-    count: int,
-    tensors: Callable[[int], Iterable[NDArray[Any]]],
+    trace: RoundingTrace, split: GraphSplit, free: int, count: int, tensors: TensorsOfCell
 ) -> NDArray[np.int64]:
-    """For each of the cells of one input the first cell that has the same outputs, (count,).
-
-    `tensors` returns the values, in a cell, of the tensors that depend on this input alone.
-    """
+    """The first cell with the same outputs, (count,); `tensors` are those that depend on this input alone."""
     first = np.arange(count)
     shared = [cut for name, cut in trace.cuts.items() if len(trace.needs[name]) > 1]
     if any(free in trace.roots[cut.view.index[cut.view.index >= 0]] for cut in shared):
@@ -116,19 +111,15 @@ def outputs_of(machine: CellEvaluator, point: Values) -> tuple[bytes, Floats]:
         if kind not in machine.tails:
             machine.tails[kind] = _Subgraph(machine, joint, machine.split.late)
         computed = joint | machine.tails[kind].run(machine.split.late, joint)
-        order = [output.name for output in machine.model.graph.output]
-        machine.outputs[key] = np.concatenate(
-            [np.asarray(computed[name], np.float64).ravel() for name in order]
-        )
+        outputs = [computed[output.name] for output in machine.model.graph.output]
+        machine.outputs[key] = np.concatenate([np.asarray(value, np.float64).ravel() for value in outputs])
     return key, machine.outputs[key]
 
 
 class _Subgraph:
     """A part of the graph that gets only the inputs it reads and computes only the requested outputs."""
 
-    def __init__(
-        self, machine: CellEvaluator, inputs: Mapping[str, NDArray[Any]], names: Iterable[str]
-    ) -> None:
+    def __init__(self, machine: CellEvaluator, inputs: Tensors, names: Iterable[str]) -> None:
         outputs = [name for name in dict.fromkeys(names) if name not in inputs]
         self._session = None
         if outputs:
@@ -138,7 +129,7 @@ class _Subgraph:
             self._options = runtime().RunOptions()
             self._options.only_execute_path_to_fetches = True
 
-    def run(self, names: Sequence[str], inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def run(self, names: Sequence[str], inputs: Tensors) -> dict[str, NDArray[Any]]:
         """These tensors in order, computed from `inputs` or among them."""
         values, missing = dict(inputs), [name for name in names if name not in inputs]
         if missing and self._session is not None:
@@ -148,7 +139,6 @@ class _Subgraph:
 
 
 def _digest(tensors: Iterable[NDArray[Any]]) -> bytes:
-    """A key that is the same for the same tensors."""
     digest = hashlib.blake2b(digest_size=16)
     for value in tensors:
         digest.update(f"{value.dtype.str}{value.shape}".encode())
@@ -179,13 +169,11 @@ def enumerated(
     inputs = inputs_of(proto)
     if len(inputs) != 1 or inputs[0].dtype != "float32":
         raise NotFinite("the network does not have exactly one float32 input")
-    name = inputs[0].name
-    trace = finite.traced(proto, name, domain.free, template)
+    trace = finite.traced(proto, inputs[0].name, domain.free, template)
     boxes = _boxes(question, domain)
     finite.check_range(trace, [end for low, high, _ in boxes for end in (low, high)])
-    machine = CellEvaluator(
-        proto, trace, finite.split(proto, trace), constants={name: template}, domain=domain, runner=runner
-    )
+    constants = {inputs[0].name: template}
+    machine = CellEvaluator(proto, trace, finite.split(proto, trace), constants, domain, runner)
     tally = _Tally()
     for low, high, rows in boxes:
         try:
@@ -197,26 +185,22 @@ def enumerated(
         if total > LIMIT:
             return EngineResult("unknown", ENGINE, note=f"{total:,} cells, more than the limit of {LIMIT:,}")
         if not _evaluate_box(machine, cells, rows, tally, clock):
-            return EngineResult(
-                "timeout", ENGINE, note=f"{machine.runs:,} different cells of {total:,} were evaluated"
-            )
+            note = f"{machine.runs:,} different cells of {total:,} were evaluated"
+            return EngineResult("timeout", ENGINE, note=note)
         tally.cells += total
         if tally.slack < -DOUBT:
             break
     if tally.slack > 0 and not tally.strange and not machine.direct and not _confirmed(machine, tally):
-        return EngineResult(
-            "unknown",
-            ENGINE,
-            note="the cell with the smallest margin has another output in the original file",
-        )
+        note = "the cell with the smallest margin has another output in the original file"
+        return EngineResult("unknown", ENGINE, note=note)
     return _result(machine, tally)
 
 
-def _boxes(question: Property, domain: InputDomain) -> list[tuple[Values, Values, list[LinearConstraints]]]:
+def _boxes(question: Property, domain: InputDomain) -> list[tuple[Values, Values, Cases]]:
     """The float32 ends of every box of free inputs, with the rows that apply to it."""
     fixed = domain.template.astype(np.float64)
     fixed[domain.free] = 0.0
-    groups: dict[int, tuple[InputBox | None, list[LinearConstraints]]] = {}
+    groups: dict[int, tuple[InputBox | None, Cases]] = {}
     for rows in question.unsafe:
         bound = rows.bound
         if rows.inputs is not None:
@@ -237,11 +221,7 @@ def _boxes(question: Property, domain: InputDomain) -> list[tuple[Values, Values
 
 
 def _evaluate_box(
-    machine: CellEvaluator,
-    cells: Sequence[InputCells],
-    cases: list[LinearConstraints],
-    tally: _Tally,
-    clock: Deadline,
+    machine: CellEvaluator, cells: list[InputCells], cases: Cases, tally: _Tally, clock: Deadline
 ) -> bool:
     """Evaluate the cells of a box into the tally; return whether all of them fit into the time limit."""
     kinds = [_different(machine, cells, free) for free in range(len(cells))]
@@ -276,14 +256,12 @@ def _confirmed(machine: CellEvaluator, tally: _Tally) -> bool:
     if tally.point is None:
         return True  # no box holds a float32
     original = on_original(machine, tally.point)
-    return original.shape == tally.output.shape and bool(
-        np.allclose(original, tally.output, rtol=1e-4, atol=DOUBT)
-    )
+    same_shape = original.shape == tally.output.shape
+    return same_shape and bool(np.allclose(original, tally.output, rtol=1e-4, atol=DOUBT))
 
 
 def _result(machine: CellEvaluator, tally: _Tally) -> EngineResult:
-    counts = f"{tally.cells:,} cells, {machine.runs:,} of them distinct"
-    doubt = ""
+    counts, doubt = f"{tally.cells:,} cells, {machine.runs:,} of them distinct", ""
     if tally.doubtful:
         more = f" and {len(tally.doubtful) - 3} others" if len(tally.doubtful) > 3 else ""
         doubt = f"; within {DOUBT:g} of the threshold, so the verdict may depend on the runtime: "

@@ -23,15 +23,7 @@ from torch import Tensor
 from holdfast.graph.ir import Conv
 from holdfast.graph.torch import TorchNet
 from holdfast.verify.linear.pieces import threads
-from holdfast.verify.problem import (
-    Case,
-    Deadline,
-    DType,
-    EngineResult,
-    VerificationProblem,
-    products,
-    stacked_rows,
-)
+from holdfast.verify.problem import Case, Deadline, EngineResult, VerificationProblem, products, stacked_rows
 from holdfast.verify.rounding import NEAR, REPLAYED
 
 ENGINE = "attack"
@@ -45,10 +37,7 @@ MOST_WORK = 1 << 32  # multiply-adds of one batch forward: well below a second
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Boxes (g, n) whose corners are of the input's type; for each of c cases its box and its rows.
-
-    Rows are filled up to the longest case.
-    """
+    """Boxes (g, n) with corners of the input's type; for each of c cases its box and its rows."""
 
     low: Tensor
     high: Tensor
@@ -72,37 +61,26 @@ class Targets:
         return values - self.bound[which]
 
 
-def targets_of(cases: Sequence[Case], dtype: DType = np.float32) -> Targets | None:
-    """The cases in whose box a point of the input's type lies, or None if there are none.
-
-    They are tensors of float64 if that is the input's type, else of float32.
-    """
+def targets_of(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32) -> Targets | None:
+    """The cases with a point of the input's type in their box, as float64 or float32; None if none has."""
     working = np.float64 if np.dtype(dtype) == np.float64 else np.float32
-    boxes: dict[int, int] = {}
-    corners: list[tuple[NDArray[Any], NDArray[Any]]] = []
-    nonempty, box = [], []
+    firsts: dict[int, Case] = {}
     for case in cases:
-        if id(case.lower) not in boxes:
-            boxes[id(case.lower)] = len(corners)
-            corners.append(case.ends(dtype))
-        at = boxes[id(case.lower)]
-        if (corners[at][0] <= corners[at][1]).all():
-            nonempty.append(case)
-            box.append(at)
+        firsts.setdefault(id(case.lower), case)
+    boxes = {key: number for number, key in enumerate(firsts)}
+    corners = [case.ends(dtype) for case in firsts.values()]
+    possible = [bool((low <= high).all()) for low, high in corners]
+    nonempty = [case for case in cases if possible[boxes[id(case.lower)]]]
     if not nonempty:
         return None
     rows, inputs, bound = stacked_rows(nonempty)
     # A repeated row, used as padding, is always met.
     bound[np.arange(bound.shape[1]) >= [[max(1, len(case.bound))] for case in nonempty]] = np.inf
-    low, high = (torch.tensor(np.stack(ends).astype(working)) for ends in zip(*corners, strict=True))
-    return Targets(
-        low=low,
-        high=high,
-        box=torch.tensor(box, dtype=torch.int64),
-        rows=torch.tensor(rows.astype(working)),
-        bound=torch.tensor(bound.astype(working)),
-        inputs=None if inputs is None else torch.tensor(inputs.astype(working)),
-    )
+    ends = (np.stack(end) for end in zip(*corners, strict=True))
+    low, high, rows, bound = (torch.tensor(value.astype(working)) for value in (*ends, rows, bound))
+    box = torch.tensor([boxes[id(case.lower)] for case in nonempty])
+    inputs = None if inputs is None else torch.tensor(inputs.astype(working))
+    return Targets(low, high, box, rows, bound, inputs)
 
 
 @dataclass(frozen=True)
@@ -138,39 +116,31 @@ def falsify(
     until = time.monotonic() + min(seconds, clock.left)
     targets = targets_of(problem.cases, problem.dtype)
     if targets is None:
-        return EngineResult(
-            "unknown", ENGINE, note=f"no {problem.dtype.name} value is in the box of any case"
-        )
-    hunt = CounterexampleSearch(problem, targets, clock, until, rng)
+        note = f"no {problem.dtype.name} value is in the box of any case"
+        return EngineResult("unknown", ENGINE, note=note)
+    search = CounterexampleSearch(problem, targets, clock, until, int(rng.integers(1 << 62)))
     # For small products a second thread costs more than it saves.
     with threads(clock.budget.jobs if any(isinstance(s, Conv) for s in problem.net.steps) else 1):
-        witness = hunt.sampled()
+        witness = search.sampled()
         for number in itertools.count():
-            if witness is not None or hunt.late():
+            if witness is not None or search.late():
                 break
-            witness = hunt.round(number)
+            witness = search.round(number)
     if witness is not None:
-        return EngineResult("violated", ENGINE, witness, note=f"point {hunt.evaluated:,}")
-    nearest = float(hunt.best.min())
-    return EngineResult(
-        "unknown", ENGINE, note=f"{hunt.evaluated:,} points tried, the nearest one misses by {nearest:.3g}"
-    )
+        return EngineResult("violated", ENGINE, witness, note=f"point {search.evaluated:,}")
+    note = f"{search.evaluated:,} points tried, the nearest one misses by {float(search.best.min()):.3g}"
+    return EngineResult("unknown", ENGINE, note=note)
 
 
 class CounterexampleSearch:
     """A running search: the lowest value so far and its point, for every case."""
 
     def __init__(
-        self,
-        problem: VerificationProblem,
-        targets: Targets,
-        clock: Deadline,
-        until: float,
-        rng: np.random.Generator,
+        self, problem: VerificationProblem, targets: Targets, clock: Deadline, until: float, seed: int
     ) -> None:
         self.problem, self.targets, self.clock, self.until = problem, targets, clock, until
         self.net = TorchNet(problem.net, targets.low.dtype)
-        self.noise = torch.Generator().manual_seed(int(rng.integers(1 << 62)))
+        self.noise = torch.Generator().manual_seed(seed)
         self.best = np.full(len(targets), np.inf, np.float32)
         self.point = targets.low[targets.box].clone()
         bounds = targets.bound.where(targets.bound.isfinite(), 0.0)

@@ -5,6 +5,7 @@ products with constants, clipping. The value of a cut is then a step function of
 intervals on which it is constant are the cells to enumerate.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,20 +23,9 @@ Values = NDArray[np.float32]
 _FLOAT = 1  # ONNX's number for float32
 StepFunction = Callable[[Values], NDArray[Any]]
 Monotone = Callable[[Values, Values], Values]  # of an input, with a constant
-_ROUNDINGS: Mapping[str, StepFunction] = {
-    "Floor": np.floor,
-    "Ceil": np.ceil,
-    "Round": np.rint,
-    "Sign": np.sign,
-}
-_PAIRS: Mapping[str, Monotone] = {
-    "Add": np.add,
-    "Sub": np.subtract,
-    "Mul": np.multiply,
-    "Div": np.divide,
-    "Min": np.minimum,
-    "Max": np.maximum,
-}
+_ROUNDINGS = {"Floor": np.floor, "Ceil": np.ceil, "Round": np.rint, "Sign": np.sign}
+_SUMS: dict[str, Monotone] = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
+_PAIRS: dict[str, Monotone] = _SUMS | {"Min": np.minimum, "Max": np.maximum}
 # Expensive operators: a head ends before these.
 _PRODUCTS = ("Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul")
 _FILTERS = ("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv")
@@ -159,13 +149,10 @@ def _through(node: Any, parsed: Node, trace: RoundingTrace) -> None:
 
 
 def _cut(node: Node) -> RoundingStep | None:
-    """The rounding step of a node; None if it does not round."""
     view = node.inputs[0]
-    if not isinstance(view, View):
-        return None
-    if node.operator in _ROUNDINGS:
+    if isinstance(view, View) and node.operator in _ROUNDINGS:
         return RoundingStep(view, _ROUNDINGS[node.operator], np.dtype(np.float32))
-    if node.operator != "Cast":
+    if not isinstance(view, View) or node.operator != "Cast":
         return None
     dtype = _target(node)
     if dtype.kind in "iu":
@@ -174,7 +161,6 @@ def _cut(node: Node) -> RoundingStep | None:
 
 
 def _target(node: Node) -> np.dtype[Any]:
-    """The target type of a Cast, if numpy has it."""
     from onnx import helper
 
     dtype: np.dtype[Any] = np.dtype(helper.tensor_dtype_to_np_dtype(node.attributes["to"]))
@@ -229,10 +215,8 @@ def _steps(node: Node) -> list[tuple[Monotone, Any]]:
 
 def cut_tensors(trace: RoundingTrace, point: Values) -> dict[str, NDArray[Any]]:
     """The output tensor of every cut for these free inputs (n,)."""
-    elements = _elements(trace, point)
-    return {
-        name: np.asarray(cut.function(_read(cut, elements)), cut.dtype) for name, cut in trace.cuts.items()
-    }
+    elements, cuts = _elements(trace, point), trace.cuts.items()
+    return {name: np.asarray(cut.function(_read(cut, elements)), cut.dtype) for name, cut in cuts}
 
 
 def _elements(trace: RoundingTrace, point: Values) -> Values:
@@ -281,10 +265,8 @@ def step_function_of(trace: RoundingTrace, free: int) -> StepFunction:
         begin += len(climb.parents)
         if len(own_rows):
             climbs.append((climb.step, place[climb.parents[own_rows]], climb.constants[own_rows, None]))
-    cuts = []
-    for cut in trace.cuts.values():
-        read = sorted({*place[cut.view.index].ravel().tolist()} - {-1})
-        cuts.append((cut, np.array(read, np.int64)))
+    reads = [np.unique(place[cut.view.index]) for cut in trace.cuts.values()]
+    cuts = [(cut, read[read >= 0]) for cut, read in zip(trace.cuts.values(), reads, strict=True)]
 
     def evaluate_cuts(values: Values) -> NDArray[Any]:
         elements = values[None]
@@ -300,15 +282,14 @@ def step_function_of(trace: RoundingTrace, free: int) -> StepFunction:
 def check_range(trace: RoundingTrace, ends: list[Values]) -> None:
     """Raise NotFinite if a cut gets a value its type cannot represent, where the result is undefined."""
     elements = [_elements(trace, point) for point in ends]
-    for name, cut in trace.cuts.items():
-        for point_elements in elements:
-            values = np.trunc(_read(cut, point_elements).astype(np.float64))
-            good = np.isfinite(values)
-            if cut.dtype.kind in "iu":
-                kind = np.iinfo(cut.dtype)
-                good &= (kind.min <= values) & (values <= kind.max) & (np.abs(values) < 2.0**63)
-            if not good.all():
-                raise NotFinite(f"the rounding {name!r} gets values that {cut.dtype.name} cannot represent")
+    for (name, cut), end in itertools.product(trace.cuts.items(), elements):
+        values = np.trunc(_read(cut, end).astype(np.float64))
+        good = np.isfinite(values)
+        if cut.dtype.kind in "iu":
+            kind = np.iinfo(cut.dtype)
+            good &= (kind.min <= values) & (values <= kind.max) & (np.abs(values) < 2.0**63)
+        if not good.all():
+            raise NotFinite(f"the rounding {name!r} gets values that {cut.dtype.name} cannot represent")
 
 
 def cells_of(function: StepFunction, low: np.float32, high: np.float32, limit: int) -> InputCells:

@@ -39,10 +39,7 @@ class InputDomain:
         return self.template.dtype
 
     def whole(self, points: NDArray[Any]) -> NDArray[Any]:
-        """Free inputs (b, n) as whole network inputs (b, *shape), rounded to the input's type.
-
-        Rounding never moves a value out of the box.
-        """
+        """Free inputs (b, n) as network inputs (b, *shape), rounded to its type without leaving the box."""
         full = np.repeat(self.template[None], len(points), axis=0)
         low, high = self.within(None)
         with np.errstate(over="ignore"):
@@ -131,10 +128,7 @@ def same_box(cases: Sequence[Case]) -> list[list[int]]:
 
 
 def stacked_rows(cases: Sequence[Case]) -> tuple[Array, Array | None, Array]:
-    """Rows (c, m, k), input rows (c, m, n), if there are any, and bounds (c, m) of cases.
-
-    Short cases repeat their first row.
-    """
+    """Rows (c, m, k), input rows (c, m, n) if any, bounds (c, m); short cases repeat their first row."""
     most = max((len(case.bound) for case in cases), default=0) or 1
     outputs, inputs = (cases[0].rows.shape[1], len(cases[0].lower)) if cases else (0, 0)
     rows, bound = np.zeros((len(cases), most, outputs)), np.ones((len(cases), most))

@@ -23,6 +23,7 @@ _LOOKED_AT_AGAIN = 64  # candidates of one batch that are evaluated again one by
 _BATCH = 16  # random points around one case
 RANDOM_SEARCH = "random search"
 Pairs = NDArray[np.int64]
+Random = np.random.Generator
 
 
 def membership(cases: Sequence[Case]) -> Callable[[NDArray[Any], Floats], Pairs]:
@@ -30,16 +31,17 @@ def membership(cases: Sequence[Case]) -> Callable[[NDArray[Any], Floats], Pairs]
     groups: dict[int, list[int]] = {}
     for at, case in enumerate(cases):
         groups.setdefault(id(case.lower), []).append(at)
+    if not groups:
+        return lambda points, outputs: np.zeros((0, 2), np.int64)
     firsts = [cases[group[0]] for group in groups.values()]
-    lower = np.stack([case.lower for case in firsts]) if firsts else np.zeros((0, 1))
-    upper = np.stack([case.upper for case in firsts]) if firsts else np.zeros((0, 1))
+    lower, upper = np.stack([case.lower for case in firsts]), np.stack([case.upper for case in firsts])
     members = [np.array(group, np.int64) for group in groups.values()]
     judges = [_judge([cases[at] for at in group]) for group in groups.values()]
 
     def meets(points: NDArray[Any], outputs: Floats) -> Pairs:
         pairs = [np.zeros((0, 2), np.int64)]
         step = max(1, _AT_A_TIME // max(lower.size, 1))
-        for start in range(0, len(points) if judges else 0, step):
+        for start in range(0, len(points), step):
             some = points[start : start + step, None]
             inside: NDArray[np.bool_] = np.all((lower <= some) & (some <= upper), axis=2)
             for which in np.flatnonzero(inside.any(axis=0)):
@@ -83,10 +85,8 @@ class Runner:
         """The flat outputs (b, k) of whole inputs (b, *shape)."""
         if self.batched and len(points) > 1:
             together = points.reshape(-1, *points.shape[2:]).astype(self.dtype)
-            values = self.session.run(None, {self.name: together})
-            return np.concatenate(
-                [np.asarray(v, np.float64).reshape(len(points), -1) for v in values], axis=1
-            )
+            values = [np.asarray(v, np.float64) for v in self.session.run(None, {self.name: together})]
+            return np.concatenate([value.reshape(len(points), -1) for value in values], axis=1)
         return np.stack([_flat(self.run(point)) for point in points]) if len(points) else np.zeros((0, 0))
 
 
@@ -159,12 +159,7 @@ def violations(
 
 
 def search_randomly(
-    question: Property,
-    domain: InputDomain,
-    runner: Runner,
-    clock: Deadline,
-    seconds: float,
-    rng: np.random.Generator,
+    question: Property, domain: InputDomain, runner: Runner, clock: Deadline, seconds: float, rng: Random
 ) -> EngineResult:
     """Search by random points, corners and steps around the best point so far; unknown if none violates."""
     until = time.monotonic() + min(seconds, clock.left)
@@ -191,7 +186,7 @@ def search_randomly(
 
 
 def _points(
-    low: NDArray[Any], high: NDArray[Any], best: tuple[float, NDArray[Any]] | None, rng: np.random.Generator
+    low: NDArray[Any], high: NDArray[Any], best: tuple[float, NDArray[Any]] | None, rng: Random
 ) -> list[NDArray[Any]]:
     """The middle, both corners, then random points, random corners and steps around the best point."""
     width = high.astype(np.float64) - low.astype(np.float64)

@@ -13,17 +13,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.graph import ir
-from holdfast.graph.ir import (
-    Activation,
-    Array,
-    Net,
-    Selection,
-    Step,
-    WeightedSum,
-    curve_of,
-    sources_of,
-    step_values,
-)
+from holdfast.graph.ir import Activation, Array, Net, Selection, Step, WeightedSum, sources_of, step_values
 
 UNIT = 2.0**-53  # roundoff of float64
 MERGED = 16  # possible roundings of an importer that merged a scale or a batch norm into a weight
@@ -94,38 +84,35 @@ class _Range:
 
     @property
     def least(self) -> Array:
-        """The least magnitude."""
         nonzero = (self.lower > 0) | (self.upper < 0)
         return np.where(nonzero, np.minimum(np.abs(self.lower), np.abs(self.upper)), 0.0)
 
 
 def rounding_of(net: Net, lower: Array, upper: Array) -> Rounding:
     """Bounds on the error of evaluating the net over a box of its free inputs."""
-    last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
-    ranges: dict[int, _Range] = {}
     inside: set[int] = set()  # steps of a softmax, from its differences to before its shares
     largest = 0.0
+
+    def apply(at: int, step: Step, sources: list[_Range]) -> _Range:
+        nonlocal largest
+        softmax = inside.intersection(sources_of(step))
+        values = (_softmax_range if softmax else _step_range)(net, step, sources)
+        shares = isinstance(step, Activation) and step.curve == "reciprocal"
+        if (isinstance(step, WeightedSum) and step.roundings) or (softmax and not shares):
+            inside.add(at)
+        largest = _larger(largest, values)
+        return values
+
+    inputs = _Range(lower[None], upper[None], np.zeros((2, len(lower))))
     with np.errstate(all="ignore"):
-        for at, step in enumerate(net.steps):
-            sources = [ranges[source] for source in sources_of(step)]
-            softmax = inside.intersection(sources_of(step))
-            if isinstance(step, ir.FreeInputs):
-                ranges[at] = _Range(lower[None], upper[None], np.zeros((2, len(lower))))
-            elif softmax:
-                ranges[at] = _softmax_range(net, step, sources)
-            else:
-                ranges[at] = _step_range(net, step, sources)
-            shares = isinstance(step, Activation) and step.curve == "reciprocal"
-            if (isinstance(step, WeightedSum) and step.roundings) or (softmax and not shares):
-                inside.add(at)
-            size = ranges[at].size
-            largest = np.inf if np.isnan(size).any() else max(largest, size.max(initial=0.0))
-            for source in set(sources_of(step)):
-                if last_use[source] == at:
-                    del ranges[source]
-    last = ranges[len(net.steps) - 1]
+        last = ir.forward(net, inputs, apply)
+        largest = _larger(largest, inputs)
     error = np.where(np.isnan(last.error), np.inf, last.error)
     return Rounding(float(largest), float(last.size.max(initial=0.0)), error[0], error[1])
+
+
+def _larger(largest: float, values: _Range) -> float:
+    return np.inf if np.isnan(values.size).any() else max(largest, values.size.max(initial=0.0))
 
 
 def _step_range(net: Net, step: Step, sources: list[_Range]) -> _Range:
@@ -134,18 +121,16 @@ def _step_range(net: Net, step: Step, sources: list[_Range]) -> _Range:
     if isinstance(step, Activation):
         low, high = _span(step, first.lower, first.upper)
         steepest = _steepest(step, first.lower, first.upper)
-        carried = np.where(
-            first.error == 0, 0.0, first.error * steepest
-        )  # a zero error stays zero at any slope
+        # A zero error stays zero at any slope.
+        carried = np.where(first.error == 0, 0.0, first.error * steepest)
         own = curve_error(net, step, np.maximum(np.abs(low), np.abs(high)))
         least = _Range(low, high, own).least if step.curve in _RELATIVE else np.full_like(low, np.inf)
     elif isinstance(step, ir.Product):
-        ends = [a * b for a in (first.lower, first.upper) for b in (sources[1].lower, sources[1].upper)]
+        other = sources[1]
+        ends = [a * b for a in (first.lower, first.upper) for b in (other.lower, other.upper)]
         low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
-        carried = (
-            first.error * sources[1].size + sources[1].error * first.size + first.error * sources[1].error
-        )
-        own, least = step_error(net, step) * first.size * sources[1].size, first.least * sources[1].least
+        carried = first.error * other.size + other.error * first.size + first.error * other.error
+        own, least = step_error(net, step) * first.size * other.size, first.least * other.least
     else:
         sizes, alone = magnitude(step, 1.0), magnitude(step, 0.0)
         middle = step_values(step, [(r.lower + r.upper) / 2 for r in sources], net)
@@ -181,11 +166,10 @@ def _softmax_range(net: Net, step: Step, sources: list[_Range]) -> _Range:
 
 
 def _span(step: Activation, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """The least and the largest value of a curve over [lower, upper]."""
     inside = (lower <= 0) & (upper >= 0)
     if step.curve == "sin":
         return np.full_like(lower, -1.0), np.full_like(lower, 1.0)
-    ends = curve_of(step, lower), curve_of(step, upper)
+    ends = ir.curve_of(step, lower), ir.curve_of(step, upper)
     low, high = np.minimum(*ends), np.maximum(*ends)
     if step.curve == "reciprocal":
         return np.where(inside, -np.inf, low), np.where(inside, np.inf, high)
@@ -193,7 +177,6 @@ def _span(step: Activation, lower: Array, upper: Array) -> tuple[Array, Array]:
 
 
 def _steepest(step: Activation, lower: Array, upper: Array) -> Array:
-    """The steepest slope of a curve over [lower, upper]."""
     size, least = np.maximum(np.abs(lower), np.abs(upper)), np.minimum(np.abs(lower), np.abs(upper))
     inside = (lower <= 0) & (upper >= 0)
     if step.curve == "sign":

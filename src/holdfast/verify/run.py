@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,7 @@ FEW = 20  # free inputs up to which splitting inputs beats splitting neurons
 SMALL = 1000  # relus up to which affine forms of all neurons become exact quickly
 AS_EVALUATED = 0.8  # share of the time for a proof that covers rounding; the rest is for real arithmetic
 _DECIDED = ("holds", "violated")
+Engines: TypeAlias = Iterator[Callable[[], EngineResult]]
 
 
 def verify(question: Property, budget: Budget | None = None, tell: Tell = silent) -> Verdict:
@@ -73,16 +74,8 @@ def _decide(question: Property, clock: Deadline) -> Verdict:
         answer = _search(question, domain, runner(), clock)
         answer = dataclasses.replace(answer, note="; ".join(part for part in (answer.note, before) if part))
     witness = None if answer.witness is None else domain.whole(answer.witness[None])[0]
-    verdict = Verdict(
-        status=answer.status,
-        engine=answer.engine,
-        seconds=0.0,
-        witness=witness,
-        replay=None,
-        bound=answer.margin,
-        note=answer.note,
-        real_only=answer.real_only,
-    )
+    status, engine, bound, note = answer.status, answer.engine, answer.margin, answer.note
+    verdict = Verdict(status, engine, 0.0, witness, bound=bound, note=note, real_only=answer.real_only)
     return confirm(question, verdict, runner().run, domain.dtype) if answer.status == "violated" else verdict
 
 
@@ -107,9 +100,7 @@ def _search(question: Property, domain: InputDomain, runner: Runner, clock: Dead
         result = search_randomly(question, domain, runner, clock, min(clock.left / 2, 30.0), rng)
         return dataclasses.replace(result, note=f"{result.note}; no proof was attempted: {_describe(reason)}")
     real = _first(_engines(problem, clock, rng), clock)
-    if real.status == "holds":
-        return _real_only(real, rounded, domain, why)
-    return real
+    return _real_only(real, rounded, domain, why) if real.status == "holds" else real
 
 
 def _real_only(
@@ -130,9 +121,7 @@ def _real_only(
     return dataclasses.replace(_add_note(answer, note), real_only=True)
 
 
-def _first(
-    engines: Iterator[Callable[[], EngineResult]], clock: Deadline, thorough: bool = True
-) -> EngineResult:
+def _first(engines: Engines, clock: Deadline, thorough: bool = True) -> EngineResult:
     """The first decisive result; otherwise the last result with all notes; raise the first failure if any.
 
     Unless `thorough`, stop after an engine that only rounding prevented from deciding.
@@ -165,14 +154,11 @@ def _first(
 
 def _add_note(answer: EngineResult, note: str) -> EngineResult:
     """The answer with one more note if it is `holds`."""
-    if answer.status != "holds":
-        return answer
-    return dataclasses.replace(answer, note=f"{answer.note}; {note}" if answer.note else note)
+    both = "; ".join(part for part in (answer.note, note) if part)
+    return dataclasses.replace(answer, note=both) if answer.status == "holds" else answer
 
 
-def _engines(
-    problem: VerificationProblem, clock: Deadline, rng: np.random.Generator
-) -> Iterator[Callable[[], EngineResult]]:
+def _engines(problem: VerificationProblem, clock: Deadline, rng: np.random.Generator) -> Engines:
     """The engines that suit the problem, in order, each with its share of the time."""
     from holdfast.verify.sweep import piecewise
 
@@ -204,7 +190,6 @@ def _part(clock: Deadline, share: float) -> Deadline:
 def _run_engine(engine: str, problem: VerificationProblem, clock: Deadline, *more: Any) -> EngineResult:
     """Import and run an engine, "module:function"; the import is lazy because most need torch or numba."""
     module, function = engine.split(":")
-    answer: EngineResult = getattr(import_module(f"holdfast.verify.{module}"), function)(
-        problem, clock, *more
-    )
+    run = getattr(import_module(f"holdfast.verify.{module}"), function)
+    answer: EngineResult = run(problem, clock, *more)
     return answer

@@ -17,17 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.graph.ir import (
-    Activation,
-    Array,
-    FreeInputs,
-    Net,
-    Selection,
-    Step,
-    curve_of,
-    sources_of,
-    step_values,
-)
+from holdfast.graph import ir
+from holdfast.graph.ir import Activation, Array, Net, Selection, Step, step_values
 from holdfast.verify.problem import (
     Case,
     Deadline,
@@ -71,51 +62,38 @@ def chords(net: Net, left: Array, right: Array) -> Chords:
     """The net's chords on segments from left (s,) to right (s,)."""
     points, places = np.unique(np.concatenate([left, right]), return_inverse=True)
     walk = _ChordPass(net, left, right, places[: len(left)], places[len(left) :])
-    last_use = {source: at for at, step in enumerate(net.steps) for source in sources_of(step)}
-    values: dict[int, Array] = {}
-    for at, step in enumerate(net.steps):
-        if isinstance(step, FreeInputs):
-            values[at] = points[:, None][:, : net.inputs]
-            walk.off[at] = np.zeros((len(left), net.inputs))
-        elif isinstance(step, Activation):
-            values[at] = curve_of(step, values[step.source])
-            walk.bend(at, step, values[step.source])
-        else:
-            inputs = [values[source] for source in sources_of(step)]
-            values[at] = step_values(step, inputs, net)
-            walk.carry(at, step, inputs)
-        for source in set(sources_of(step)):
-            if last_use[source] == at:
-                del values[source], walk.off[source]
-    last = len(net.steps) - 1
+    inputs = points[:, None][:, : net.inputs], np.zeros((len(left), net.inputs))
+    values, off = ir.forward(net, inputs, walk.apply)
     where, cuts = np.concatenate(walk.where), np.concatenate(walk.cuts)
-    return Chords(values[last][walk.first], values[last][walk.second], walk.off[last], where, cuts)
+    return Chords(values[walk.first], values[walk.second], off, where, cuts)
 
 
 class _ChordPass:
-    """A running pass over the steps: deviations from the chords (s, n) by step, and cuts found so far."""
+    """A running pass over the steps: their values, deviations from the chords (s, n), and cuts so far."""
 
     def __init__(self, net: Net, left: Array, right: Array, first: Index, second: Index) -> None:
         self.net, self.left, self.right, self.first, self.second = net, left, right, first, second
-        self.off: dict[int, Array] = {}
         self.where, self.cuts = [np.zeros(0, np.int64)], [np.zeros(0)]
         self.cut = np.zeros(len(left), np.bool_)  # whether a segment has a breakpoint so far
 
-    def carry(self, at: int, step: Step, inputs: list[Array]) -> None:
-        """Set the deviations of a linear step."""
+    def apply(self, at: int, step: Step, sources: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+        """The values of a step and their deviations, from those of its sources."""
+        if isinstance(step, Activation):
+            values, off = sources[0]
+            return ir.curve_of(step, values), self.bend(step, values, off)
         # Bound on the relative rounding error of its sums, here and in a runtime.
         unit = 2 * (terms(step) + MERGED + 8) * UNIT + step_error(self.net, step)
         parts = []
-        for source, values in zip(sources_of(step), inputs, strict=True):
+        for values, off in sources:
             size = np.abs(values)
             largest = np.maximum(size[self.first], size[self.second])
-            parts.append(self.off[source] + (0.0 if isinstance(step, Selection) else unit) * largest)
-        off: Array = step_values(magnitude(step, unit), parts, self.net) * (1 + 2 * unit)
-        self.off[at] = off
+            parts.append(off + (0.0 if isinstance(step, Selection) else unit) * largest)
+        deviations: Array = step_values(magnitude(step, unit), parts, self.net) * (1 + 2 * unit)
+        return step_values(step, [values for values, _ in sources], self.net), deviations
 
-    def bend(self, at: int, step: Activation, values: Array) -> None:
-        """Set the deviations of an activation, and add the places where neurons provably change sign."""
-        slope, off = step.slope if step.curve == "leaky" else 0.0, self.off[step.source]
+    def bend(self, step: Activation, values: Array, off: Array) -> Array:
+        """The deviations of an activation; add the places where neurons provably change sign."""
+        slope = step.slope if step.curve == "leaky" else 0.0
         start, end = values[self.first], values[self.second]
         below, above = np.maximum(-np.minimum(start, end), 0.0), np.maximum(np.maximum(start, end), 0.0)
         rise = below + above
@@ -123,9 +101,8 @@ class _ChordPass:
         either = max(1.0, abs(slope)) * off + bow * (1 + 16 * UNIT)
         positive, negative = np.minimum(start, end) >= off, np.maximum(start, end) <= -off
         new_off = np.where(positive, off, np.where(negative, abs(slope) * off, either))
-        # a leaky relu's product is rounded
-        rounded = 4 * UNIT + CURVE * self.net.roundoff
-        self.off[at] = new_off + (rounded * (abs(slope) * below + off) if slope else 0.0)
+        if slope:  # a leaky relu's product is rounded
+            new_off += (4 * UNIT + CURVE * self.net.roundoff) * (abs(slope) * below + off)
         # Only certain sign changes: an uncertain one may be a breakpoint at an end of the segment.
         reliable = (off <= SHARP * rise) | ~self.cut[:, None]
         where, neuron = np.nonzero((np.minimum(below, above) > off) & reliable)
@@ -135,6 +112,7 @@ class _ChordPass:
         self.cut[where[inside]] = True
         self.where.append(where[inside])
         self.cuts.append(cuts[inside])
+        return new_off
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +134,7 @@ class SweepCases:
 
 @dataclass(frozen=True, eq=False)
 class ProvenMargins:
-    """By how much p pairs of segment and case are proven to be exceeded (p,).
-
-    And the rows' lower bounds at both ends (p, m), and the largest excess as computed there (p,).
-    """
+    """Proven excess of p pairs (p,), rows' lower bounds at both ends (p, m), largest excess there (p,)."""
 
     margin: Array
     left: Array
@@ -175,15 +150,9 @@ def sweep_cases(cases: Sequence[Case], dtype: np.dtype[Any] | type = np.float32)
     lower, upper = (np.array([end[side] for _, end in nonempty]) for side in (0, 1))
     first, last = ends_of(lower, upper, dtype)
     rows, over, bound = stacked_rows([case for case, _ in nonempty])
-    return SweepCases(
-        lower=np.nextafter(lower, -np.inf),
-        upper=np.nextafter(upper, np.inf),
-        first=first,
-        last=last,
-        rows=rows,
-        over=np.zeros_like(bound) if over is None else over.sum(axis=2),  # of one input, or of none
-        bound=bound,
-    )
+    tied = np.zeros_like(bound) if over is None else over.sum(axis=2)  # of one input, or of none
+    wide = np.nextafter(lower, -np.inf), np.nextafter(upper, np.inf)
+    return SweepCases(*wide, first, last, rows, tied, bound)
 
 
 def judged(
@@ -290,7 +259,6 @@ class _Sweep:
         self.size = _batch(problem.net, self.cases, clock.budget.memory_bytes)
 
     def run(self) -> EngineResult:
-        """The answer once no segment is open, or the time is up."""
         stack = [segments_of(self.cases)] if len(self.cases.lower) else []
         while stack:
             if self.clock.left <= 0:
@@ -314,31 +282,27 @@ class _Sweep:
 
     def step(self, work: OpenPairs) -> tuple[NDArray[Any] | None, OpenPairs]:
         """A witness, if one is found, and the open pairs, cut where neurons change their sign."""
-        order = np.lexsort((work.right, work.left))
-        work = work.part(order)
-        new = np.ones(len(work), np.bool_)
-        new[1:] = (np.diff(work.left) != 0) | (np.diff(work.right) != 0)
+        work = work.part(np.lexsort((work.right, work.left)))
+        new = _first_of_equal(work.left, work.right)
         segment = np.cumsum(new) - 1
         left, right = work.left[new], work.right[new]
         self.segments += len(left)
         chord = chords(self.problem.net, left, right)
-        ends = (work.left, work.right)
         outputs = (chord.left[segment], chord.right[segment])
-        margins = judged(self.cases, work.case, ends, outputs, chord.off[segment], SURE)
+        margins = judged(self.cases, work.case, (work.left, work.right), outputs, chord.off[segment], SURE)
         witness = self.end_witness(work, margins)
         sure = np.minimum(SURE, 1e-3 * np.maximum(np.abs(margins.worst_left), np.abs(margins.worst_right)))
         cuts = np.bincount(chord.where, minlength=len(left))[segment]
         done = (margins.margin > sure) | ((cuts == 0) & (margins.margin > 0))
         if done.any():
             self.margin = min(self.margin, float(margins.margin[done].min()))
-        leaves = np.flatnonzero(~done & (cuts == 0))
+        leaves, divisible = np.flatnonzero(~done & (cuts == 0)), ~done & (cuts > 0)
         if witness is None and len(leaves):
             self.doubts += len(leaves)
             witness = self.inside_witness(work, margins, leaves)
-        return witness, _cut(work.part(~done & (cuts > 0)), segment[~done & (cuts > 0)], left, right, chord)
+        return witness, _cut(work.part(divisible), segment[divisible], left, right, chord)
 
     def end_witness(self, work: OpenPairs, margins: ProvenMargins) -> NDArray[Any] | None:
-        """A replayed witness among the ends of segments."""
         x, case = np.concatenate([work.left, work.right]), np.concatenate([work.case, work.case])
         worst = np.concatenate([margins.worst_left, margins.worst_right])
         near = np.flatnonzero(worst <= 0)
@@ -374,14 +338,19 @@ class _Sweep:
         return self.problem.witness(points_inside) if len(points_inside) else None
 
 
+def _first_of_equal(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether each row of sorted columns (n,) differs from the one before it."""
+    changes = np.any([np.diff(column) != 0 for column in columns], axis=0)
+    return np.concatenate([[True], changes])
+
+
 def _cut(work: OpenPairs, segment: Index, left: Array, right: Array, chord: Chords) -> OpenPairs:
     """The pairs with their segments cut at the places inside; `left` and `right` are of all segments."""
     own = np.arange(len(left))
     where, at = np.concatenate([own, chord.where]), np.concatenate([left, chord.at])
     order = np.lexsort((at, where))
     where, at = where[order], at[order]
-    new = np.ones(len(at), np.bool_)
-    new[1:] = (np.diff(where) != 0) | (np.diff(at) != 0)
+    new = _first_of_equal(where, at)
     where, at = where[new], at[new]
     begin = np.searchsorted(where, own)
     end = np.append(at[1:], 0.0)
@@ -394,6 +363,5 @@ def _cut(work: OpenPairs, segment: Index, left: Array, right: Array, chord: Chor
 
 
 def _batch(net: Net, cases: SweepCases, memory: int) -> int:
-    """Number of pairs per batch."""
     values = sum(prod(step.shape) for step in net.steps) + cases.rows[:1].size
     return max(1, min(MOST_WORK // (3 * (values + products(net))), memory // 16 // (64 * values), 1 << 15))

@@ -19,7 +19,7 @@ from holdfast.report.html import integrity
 from holdfast.web import pages, uploads
 from holdfast.web.form import FIRST, UPLOADED, Places, command_of, known_values
 from holdfast.web.guard import Guard, form_of
-from holdfast.web.jobs import LOG, AuditQueue, Command, Patience, tail
+from holdfast.web.jobs import LOG, PATIENCE, AuditQueue, Command, Patience, tail
 from holdfast.web.pages import Site
 from holdfast.web.render import Refusal, answer, htmx, render, style
 from holdfast.web.runs import comparison_page, page_of, picture_page, run_of, written_page
@@ -34,16 +34,11 @@ CACHED = {"Cache-Control": "private, max-age=3600"}  # for addresses that contai
 
 
 def app_of(
-    root: Path,
-    runs: Path,
-    *,
-    port: int = 8765,
-    command: Command = command_of,
-    patience: Patience | None = None,
+    root: Path, runs: Path, *, port: int = 8765, command: Command = command_of, patience: Patience = PATIENCE
 ) -> Starlette:
     """The app for the files below `root` and the runs in `runs`, for a server at that port."""
     places = Places(root.resolve(), runs.resolve())
-    site = Site(places, AuditQueue(places, command, patience or Patience()), secrets.token_urlsafe(32))
+    site = Site(places, AuditQueue(places, command, patience), secrets.token_urlsafe(32))
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -96,17 +91,12 @@ def _unknown(request: Request, problem: Exception) -> Response:
     return answer(request.scope, line.get(status, "the request failed"), status)
 
 
-def _back() -> Response:
-    return RedirectResponse("/#running", status_code=303)
-
-
 def _index(request: Request) -> Response:
     text = request.query_params.get("filter", "")
     return HTMLResponse(pages.index(_site(request), _values(request), text=text))
 
 
 def _values(request: Request) -> dict[str, str]:
-    """The values of the form: the query, else the embedded model and dataset."""
     return FIRST | known_values(request.query_params)
 
 
@@ -121,7 +111,6 @@ def _progress(request: Request) -> Response:
 
 
 def _runs(request: Request) -> Response:
-    """The list of runs that match the filter, for htmx."""
     return HTMLResponse(pages.run_list(_site(request), request.query_params.get("filter", "")))
 
 
@@ -157,7 +146,6 @@ def _log(request: Request) -> Response:
 
 
 def _page(request: Request) -> Response:
-    """The page of an audit of the queue."""
     page = written_page(_site(request).queue.job(request.path_params["key"]).folder)
     if page is None:
         raise Refusal("this audit has no page; see its log", 404)
@@ -182,14 +170,14 @@ async def _start(request: Request) -> Response:
         status = problem.status if isinstance(problem, Refusal) else 400
         text = await run_in_threadpool(pages.index, site, values, str(problem))
         return HTMLResponse(text, status)
-    return _back()
+    return RedirectResponse("/#running", status_code=303)
 
 
 async def _cancel(request: Request) -> Response:
     site = _site(request)
     values = dict(await form_of(request, site.token))
     await run_in_threadpool(site.queue.cancel, values.get("key", ""))
-    return _back()
+    return RedirectResponse("/#running", status_code=303)
 
 
 async def _upload(request: Request) -> Response:

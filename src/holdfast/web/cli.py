@@ -11,12 +11,7 @@ from holdfast.config.output import say
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions(
-    Options,
-    command="serve",
-    examples=(
-        "holdfast serve",
-        "holdfast serve --port 9000 --no-open",
-    ),
+    Options, command="serve", examples=("holdfast serve", "holdfast serve --port 9000 --no-open")
 ):
     """The options of `holdfast serve`."""
 

@@ -37,6 +37,9 @@ class Patience:
     terminate: float = 3.0
 
 
+PATIENCE = Patience()
+
+
 def follow_process(process: subprocess.Popen[bytes], stop: threading.Event, patience: Patience) -> int:
     """Wait until the process and its children have ended and return the exit code; `stop` ends them."""
     while not _has_ended(process):
@@ -111,12 +114,12 @@ class AuditQueue:
 
     places: Places
     command: Command = command_of
-    patience: Patience = field(default_factory=Patience)
+    patience: Patience = PATIENCE
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _jobs: dict[str, Job] = field(default_factory=dict)
     _options: dict[str, AuditOptions] = field(default_factory=dict)
-    _watchers: dict[str, threading.Thread] = field(default_factory=dict)
-    _stops: dict[str, threading.Event] = field(default_factory=dict)
+    _watcher: threading.Thread | None = None  # of the running audit
+    _stop: threading.Event = field(default_factory=threading.Event)  # ends it
     _closed: bool = False
 
     def __post_init__(self) -> None:
@@ -128,14 +131,9 @@ class AuditQueue:
         for folder in folders:
             try:
                 plain = orjson.loads((folder / MANIFEST).read_bytes())
-                job = Job(
-                    folder.name,
-                    {str(key): str(value) for key, value in plain["values"].items()},
-                    folder,
-                    str(plain["created"]),
-                    state=plain["state"],
-                    note=str(plain["note"]),
-                )
+                values = {str(key): str(value) for key, value in plain["values"].items()}
+                created, note = str(plain["created"]), str(plain["note"])
+                job = Job(folder.name, values, folder, created, plain["state"], note=note)
             except (OSError, ValueError, KeyError, TypeError, AttributeError, HoldfastError):
                 continue
             if job.state not in ("done", "failed", "cancelled"):
@@ -179,7 +177,7 @@ class AuditQueue:
                 self._put(replace(job, state="cancelled", note="removed from the queue"))
             elif job.state == "running":
                 self._put(replace(job, state="cancelling"))
-                self._stops[key].set()
+                self._stop.set()
             return self._jobs[key]
 
     def close(self) -> None:
@@ -188,9 +186,8 @@ class AuditQueue:
             self._closed = True
             for job in self.jobs():
                 self.cancel(job.key)
-            watchers = list(self._watchers.values())
-        for watcher in watchers:
-            watcher.join()
+        if self._watcher is not None:
+            self._watcher.join()
 
     def _next(self) -> None:
         """Start the oldest queued job, unless one is running."""
@@ -214,10 +211,10 @@ class AuditQueue:
             self._next()
             return
         self._put(replace(job, state="running", pid=process.pid))
-        self._stops[job.key] = stop = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(job.key, process, stop), name=f"audit {job.key}")
-        self._watchers[job.key] = watcher
-        watcher.start()
+        self._stop = threading.Event()
+        arguments = (job.key, process, self._stop)
+        self._watcher = threading.Thread(target=self._watch, args=arguments, name=f"audit {job.key}")
+        self._watcher.start()
 
     def _watch(self, key: str, process: subprocess.Popen[bytes], stop: threading.Event) -> None:
         """Wait for the end of the process, or end it, then start the next one."""
@@ -235,14 +232,13 @@ class AuditQueue:
                 note = lines[-1][:300] if lines else f"exit code {code}"
                 finished = replace(job, state="failed", note=note)
             self._put(finished)
-            del self._watchers[key], self._stops[key], self._options[key]
+            del self._options[key]
             self._next()
 
     def _put(self, job: Job) -> None:
         """Store the job, also on disk for the next server."""
         self._jobs[job.key] = job
-        finished = [j for j in self.jobs() if not j.live]
-        for old in finished[HISTORY:]:
+        for old in [j for j in self.jobs() if not j.live][HISTORY:]:
             del self._jobs[old.key]
         try:
             plain = {key: getattr(job, key) for key in ("values", "state", "created", "pid", "note")}

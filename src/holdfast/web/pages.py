@@ -95,52 +95,36 @@ def overview(site: Site, text: str = "") -> Overview:
     """The state of all audits and runs, from processes and disk; `text` filters the runs."""
     running = {p.pid: p for p in progresses(site.places.runs) if p.pid}
     jobs = site.queue.jobs()
-    own_pids = {job.pid for job in jobs}
-    finished = [job for job in jobs if not job.live][:ENDED]
     audits = [_status(job, running.get(job.pid)) for job in jobs if job.live]
     audits.reverse()  # the running one first, then the queue
+    foreign = running.keys() - {job.pid for job in jobs}
     audits += [
         AuditStatus("", p.name, "running", "started outside this page; stop it there", p)
         for p in running.values()
-        if p.state == "running" and p.pid not in own_pids
+        if p.state == "running" and p.pid in foreign
     ]
-    audits += [_status(job, None) for job in finished]
+    audits += [_status(job, None) for job in jobs if not job.live][:ENDED]
     return Overview(audits, runs_in(site.places.runs)[:SHOWN], text[:200])
 
 
 def _status(job: Job, progress: Progress | None) -> AuditStatus:
     """The status of a job, without the progress of an older audit whose process had the same number."""
-    return AuditStatus(
-        key=job.key,
-        title=f"{job.values.get('model', '')} on {job.values.get('data', '')}",
-        state=job.state,
-        note=job.note,
-        progress=progress if progress is not None and progress.started[:19] >= job.created[:19] else None,
-        again="" if job.live else f"/?{urlencode(job.values)}#start",
-        page=job.state == "done" and (job.folder / PAGE).is_file(),
-    )
+    title = f"{job.values.get('model', '')} on {job.values.get('data', '')}"
+    if progress is not None and progress.started[:19] < job.created[:19]:
+        progress = None
+    again = "" if job.live else f"/?{urlencode(job.values)}#start"
+    page = job.state == "done" and (job.folder / PAGE).is_file()
+    return AuditStatus(job.key, title, job.state, job.note, progress, again=again, page=page)
 
 
 def index(site: Site, values: Mapping[str, str], line: str = "", text: str = "") -> str:
     """The first page; `line` is the error of the form, `text` filters the runs."""
     main, more = form_inputs(values)
-    return render(
-        "index.html",
-        now=overview(site, text),
-        main=main,
-        more=more,
-        values=values,
-        line=line,
-        title="Runs",
-        site=site,
-        uploaded=UPLOADED,
-        shipped=shipped(),
-        models=site.uploaded(".onnx"),
-        pictures=site.uploaded(*PICTURES.values()),
-        printable=printable,
-        **_folder(site, "", values),
-        **_frame(),
-    )
+    models, pictures = site.uploaded(".onnx"), site.uploaded(*PICTURES.values())
+    inputs = {"main": main, "more": more, "values": values, "line": line, "shipped": shipped()}
+    uploads = {"uploaded": UPLOADED, "models": models, "pictures": pictures, "printable": printable}
+    state = {"now": overview(site, text), "site": site, "title": "Runs"}
+    return render("index.html", **state, **inputs, **uploads, **_folder(site, "", values), **_frame())
 
 
 def watching(site: Site) -> str:

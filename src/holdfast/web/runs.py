@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import shlex
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -82,23 +83,20 @@ def _folders(runs: Path) -> list[Path]:
 
 def run_of(folder: Path, key: str) -> Run:
     """The run of that key. Raise Refusal if there is none."""
-    match = next((run for run in runs_in(folder) if run.key == key), None)
-    if match is None:
-        raise Refusal("no such run; reload the page", 404)
-    return match
+    for run in runs_in(folder):
+        if run.key == key:
+            return run
+    raise Refusal("no such run; reload the page", 404)
 
 
 def _run(folder: Path) -> Run | None:
     for name, (kind, _) in KINDS.items():
         path = folder / name
-        try:
+        with contextlib.suppress(OSError):
             state = path.lstat()
-        except OSError:
-            continue
-        if path.is_symlink() or not path.is_file():
-            continue
-        key = hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:16]
-        return Run(key, kind, folder, *_headline(path, state.st_mtime_ns, state.st_size))
+            if stat.S_ISREG(state.st_mode):  # not a symbolic link
+                key = hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:16]
+                return Run(key, kind, folder, *_headline(path, state.st_mtime_ns, state.st_size))
     return None
 
 
@@ -140,17 +138,13 @@ def _noise(plain: Mapping[str, Any]) -> tuple[str, str]:
     lost, label = max(losses, default=(None, ""))
     notes = f"worst noise option: {label}; " if label else ""
     notes += f"clean {first['clean']:.3f}, {_basis(first['images'], first.get('rule', ''))}"
-    return "" if lost is None else _lost(lost), notes
+    return "" if lost is None else lost_text(lost), notes
 
 
 def _basis(images: int, rule: str) -> str:
     """The n of a number and its AP rule: "n = 24, AP rule voc"."""
     name, _, rest = str(rule).partition(":")
     return f"n = {images}" + (f", AP rule {name}" if rest else "")
-
-
-def _lost(points: float) -> str:
-    return lost_text(points)
 
 
 def _attack(plain: Mapping[str, Any]) -> tuple[str, str]:
@@ -166,7 +160,7 @@ def _audit(plain: Mapping[str, Any]) -> tuple[str, str]:
     losses = [(c["points_lost"], c["label"]) for c in plain["noises"] if c["points_lost"] is not None]
     lost, label = max(losses, default=(None, ""))
     notes = _basis(clean["images"], clean["rule"])
-    notes += "" if lost is None else f"; worst noise option {label}: {_lost(lost)}"
+    notes += "" if lost is None else f"; worst noise option {label}: {lost_text(lost)}"
     return f"{clean['title']} {clean['value']:.3f}", notes
 
 
@@ -183,10 +177,9 @@ KINDS: dict[str, tuple[str, Callable[[Mapping[str, Any]], tuple[str, str]]]] = {
 
 def page_of(run: Run) -> str:
     """The run as HTML. Raise InputError if it has no page and none can be generated."""
-    if run.kind in ("audit", "attack"):
-        page = written_page(run.folder)
-        if page is not None:
-            return page
+    page = written_page(run.folder) if run.kind in ("audit", "attack") else None
+    if page is not None:
+        return page
     newest = max((p.stat().st_mtime_ns for p in run.folder.glob("*.json")), default=0)
     return _run_page(run.folder, run.kind, newest)
 
@@ -202,10 +195,9 @@ def comparison_page(first: Run, second: Run) -> str:
 
 def written_page(folder: Path) -> str | None:
     """The page in the folder; None if there is none. Symbolic links are not followed."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        handle = os.open(
-            folder / PAGE, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-        )
+        handle = os.open(folder / PAGE, flags)
     except OSError:
         return None
     with os.fdopen(handle, "rb") as stream:
@@ -291,27 +283,21 @@ class Progress:
 
 def progresses(runs: Path) -> list[Progress]:
     """The progress of every audit in a folder of runs, if its file is readable."""
-    all_progress = []
-    for folder in _folders(runs):
-        if plain := _read_progress(folder):
-            pid, state, parts = (
-                _int_or_zero(plain.get("pid")),
-                str(plain.get("state", ""))[:20],
-                plain.get("parts"),
-            )
-            progress = Progress(
-                folder=folder,
-                state="interrupted" if state == "running" and not alive(pid) else state,
-                part=str(plain.get("part", ""))[:100],
-                done=_int_or_zero(plain.get("done")),
-                total=_int_or_zero(plain.get("total")),
-                started=str(plain.get("started", ""))[:40],
-                pid=pid,
-                parts=tuple(str(p)[:100] for p in parts[:50]) if isinstance(parts, list) else (),
-                step=str(plain.get("step", ""))[:100],
-            )
-            all_progress.append(progress)
-    return all_progress
+    return [_progress(folder, plain) for folder in _folders(runs) if (plain := _read_progress(folder))]
+
+
+def _progress(folder: Path, plain: Mapping[str, Any]) -> Progress:
+    """The progress in a file that anybody may have written: texts are cut, and wrong numbers are 0."""
+    state, part, step, started = (
+        str(plain.get(key, ""))[:most]
+        for key, most in (("state", 20), ("part", 100), ("step", 100), ("started", 40))
+    )
+    done, total, pid = (_int_or_zero(plain.get(key)) for key in ("done", "total", "pid"))
+    if state == "running" and not alive(pid):
+        state = "interrupted"
+    names = plain.get("parts")
+    parts = tuple(str(name)[:100] for name in names[:50]) if isinstance(names, list) else ()
+    return Progress(folder, state, part, done, total, started=started, pid=pid, parts=parts, step=step)
 
 
 def mark_cancelled(runs: Path, pid: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -16,6 +17,11 @@ from holdfast.web.form import command_of
 from holdfast.web.jobs import Command
 
 ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+_SETTINGS: dict[str, Any] = {
+    "log_level": "critical", "access_log": False, "server_header": False, "proxy_headers": False,
+    "ws": "none", "http": "h11", "loop": "asyncio", "lifespan": "on",
+    "timeout_graceful_shutdown": 2, "limit_concurrency": 100, "timeout_keep_alive": 15,
+}  # fmt: skip
 
 
 def serve(
@@ -30,21 +36,7 @@ def serve(
     try:
         port = sockets[0].getsockname()[1]
         app = app_of(root, runs, port=port, command=command)
-        config = uvicorn.Config(
-            app,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            http="h11",
-            loop="asyncio",
-            lifespan="on",
-            timeout_graceful_shutdown=2,
-            limit_concurrency=100,
-            timeout_keep_alive=15,
-        )
-        server = _Server(config, lambda: ready(f"http://127.0.0.1:{port}/"))
+        server = _Server(uvicorn.Config(app, **_SETTINGS), lambda: ready(f"http://127.0.0.1:{port}/"))
         with _quietly_stopped(server):
             server.run(sockets)
     finally:
@@ -60,7 +52,6 @@ class _Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen, then call `ready`."""
         await super().startup(sockets)
         self._ready()
 

@@ -44,11 +44,9 @@ async def received(request: Request, token: str) -> Upload:
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length[:18]) > LIMIT + _ENVELOPE:
         raise _too_long()
-    parser = MultiPartParser(
-        request.headers, _bounded(request), max_files=1, max_fields=4, max_part_size=4096
-    )
+    limits = {"max_files": 1, "max_fields": 4, "max_part_size": 4096}
     try:
-        form = await parser.parse()
+        form = await MultiPartParser(request.headers, _bounded(request), **limits).parse()
     except _TooLong:
         raise _too_long() from None
     except MultiPartException as problem:
@@ -134,9 +132,8 @@ def _picture(data: bytes) -> str:
     except Exception as problem:  # a decoder may raise anything on hostile bytes
         raise Refusal("expected a readable image, got one that cannot be decoded", 415) from problem
     if not within_limits:
-        raise Refusal(
-            f"expected an image of at most {IMAGE_LIMIT >> 20} MB and {PIXELS // 10**6} megapixels", 413
-        )
+        limits = f"{IMAGE_LIMIT >> 20} MB and {PIXELS // 10**6} megapixels"
+        raise Refusal(f"expected an image of at most {limits}", 413)
     return PICTURES[image_format]
 
 

@@ -13,7 +13,7 @@ from helpers.models import CLASS_CARD
 from holdfast.core.registry import part
 from holdfast.graph.load import load_model
 from holdfast.graph.rewrite.ceil import ceil
-from holdfast.graph.rewrite.follow.infer import PoolWindow, ceils, pooled, windows_of
+from holdfast.graph.rewrite.follow.shapes import PoolWindow, ceils, pooled, windows_of
 from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext
 from holdfast.stages.deployed import DeployedInference
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.graph.rewrite.follow.rules import scale
-from holdfast.graph.rewrite.follow.sizes import (
+from holdfast.graph.rewrite.follow.shapes import (
     AxisCells,
     axis,
     changed,

@@ -5,7 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from holdfast.core.frame import place  # noqa: E402
+from holdfast.core.pipeline import place  # noqa: E402
 from holdfast.data.signs import scene as signs  # noqa: E402
 from holdfast.stages.decode.libjpeg import pillow  # noqa: E402
 from holdfast.stages.resize.libraries import pillow_bilinear  # noqa: E402

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from holdfast.core.model import Card, Head, Input  # noqa: E402
 from holdfast.core.types import Size  # noqa: E402
-from holdfast.graph.heads.anchor_free import fastestdet  # noqa: E402
+from holdfast.graph.heads.grids import fastestdet  # noqa: E402
 from models.signs.plain import PlainNet, decode, match, plain_loss  # noqa: E402
 
 CLASSES = 3

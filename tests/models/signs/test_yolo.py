@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from holdfast.core.model import Card, Head, Input  # noqa: E402
 from holdfast.core.types import Size  # noqa: E402
-from holdfast.graph.heads.yolov3 import yolov3  # noqa: E402
+from holdfast.graph.heads.grids import yolov3  # noqa: E402
 from models.signs.yolo import SCALE_XY, Grid, ciou, decode, match, split, yolo_loss  # noqa: E402
 
 ANCHORS = [[10.0, 14.0], [30.0, 20.0]]

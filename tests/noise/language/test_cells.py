@@ -13,7 +13,6 @@ from holdfast.core.language import Ending, Question, ScoredQuestion, TextSet
 from holdfast.noise.language.cells import (
     DEFAULT,
     has_failed,
-    is_calibrated,
     pack_scores,
     precisions,
     reserve,
@@ -22,6 +21,7 @@ from holdfast.noise.language.cells import (
     unpack_scores,
 )
 from holdfast.noise.language.open import file_of, language_subject
+from holdfast.noise.suite import is_calibrated
 
 
 def questions(count, start=0):

@@ -165,12 +165,12 @@ def test_decades_draw_every_row_and_the_line():
             ],
         )
     ]
-    drawn = decades(groups, 1.0, title="t", told="own error 1")
+    drawn = decades(groups, 1.0, "own error 1", title="t")
     assert drawn.count("<circle") == 2
     assert drawn.count("spot loss") == 1
     assert "gone" in drawn
     assert "own error 1" in drawn
-    assert decades([], 1.0, title="nothing")
+    assert decades([], 1.0, "own error 1", title="nothing")
 
 
 def test_of_several_models_each_is_named_beside_its_own_error():

@@ -75,7 +75,7 @@ def test_the_numbers_are_what_the_definitions_say(ground):
     (row,) = measure(prepare(plan)).rows
     studio = SpeechRunner(plan.model, QUICK, {})
     (clip,) = plan.data.clips
-    take = studio.take(clip)
+    take = studio.reference(clip)
     other = dataclasses.replace(SPECTRUM, periodic=False)
     wave = studio.wave(take.spoken.mel, System(settings=("symmetric-window",)))
     assert row.wave.mean == mean_square(wave, take.wave)
@@ -131,9 +131,9 @@ def test_two_processes_find_the_same(ground, tmp_path):
 
 
 def test_calibration_on_other_texts_costs_no_clip(ground, tmp_path):
-    spare = open_clips(write_clips(tmp_path / "spare", ("go on.", "a road.", "wait here.")))
+    others = open_clips(write_clips(tmp_path / "spare", ("go on.", "a road.", "wait here.")))
     made = measure(
-        prepare(plan_of(ground, wanted=NoiseSelection(only=("precision=int8-mixed",)), spare=spare))
+        prepare(plan_of(ground, wanted=NoiseSelection(only=("precision=int8-mixed",)), calibration=others))
     )
     assert made.calibration == "2 texts of spare that are not tested on"
     assert made.rows[0].clips == 4
@@ -295,11 +295,11 @@ def test_an_estimate_counts_what_is_left(ground, tmp_path):
 
 
 def test_texts_to_calibrate_on_are_spread_over_those_that_are_not_tested_on(ground, tmp_path):
-    spare = open_clips(write_clips(tmp_path / "more", [f"road {i}." for i in "abcdefgh"]))
-    found = reserve(plan_of(ground, spare=spare, calibration=2))
+    others = open_clips(write_clips(tmp_path / "more", [f"road {i}." for i in "abcdefgh"]))
+    found = reserve(plan_of(ground, calibration=others, calibration_clips=2))
     assert found.items == ("road c.", "road g.")
     assert (found.words, found.without) == ("2 texts of more that are not tested on", frozenset())
-    same = reserve(plan_of(ground, spare=open_clips(ground / "clips")))
+    same = reserve(plan_of(ground, calibration=open_clips(ground / "clips")))
     assert "(clips has no others)" in same.words
 
 

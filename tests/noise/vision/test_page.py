@@ -207,8 +207,8 @@ def test_names_are_escaped_in_drawings():
 
 
 def test_a_staircase_falls_from_step_to_step():
-    stairs = [WaterfallStep("resize", "nearest", 85.0, -5.0), WaterfallStep("int8", "", 86.0, 1.0)]
-    svg = staircase(WaterfallStep("clean", "", 90.0), stairs, title="t")
+    steps = [WaterfallStep("resize", "nearest", 85.0, -5.0), WaterfallStep("int8", "", 86.0, 1.0)]
+    svg = staircase([WaterfallStep("clean", "", 90.0), *steps], title="t")
     blocks = [r for r in drawn(svg).iter("rect") if "stair" in (r.get("class") or "")]
     assert [b.get("class") for b in blocks] == ["stair whole", "stair loss", "stair gain"]
     heights = [float(b.get("height")) for b in blocks]

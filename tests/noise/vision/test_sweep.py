@@ -20,8 +20,8 @@ from holdfast.engine.records import FailedImage
 from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.load import load_model
 from holdfast.noise.vision.sweep import SweepPlan, Variant, same_inputs, steps, sweep
-from holdfast.stages.boxes import BoxPostProcessing
 from holdfast.stages.deployed import DeployedInference
+from holdfast.stages.post import BoxPostProcessing
 
 IMAGES = 30  # two shards
 RESIZES = ("pillow-bilinear", "pillow-nearest", "opencv-nearest", "opencv-bilinear", "opencv-area")

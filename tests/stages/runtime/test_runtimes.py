@@ -17,9 +17,8 @@ from holdfast.core.extras import install_hint
 from holdfast.core.model import Card, Head, Input, Model
 from holdfast.core.registry import names, part
 from holdfast.core.types import Size
-from holdfast.graph.guess import write_guess
-from holdfast.graph.load import load_model, shipped
-from holdfast.stages.runtime.probe import in_shape
+from holdfast.graph.load import load_model, shipped, write_guess
+from holdfast.stages.runtime.libraries import in_shape
 
 OTHERS = [n for n in names("runtime") if n != "onnxruntime"]
 CARD = Card("detect", Input(Size(16, 16)), Head("yolox"), ("a",))

@@ -169,7 +169,7 @@ def parts_with_the_lines_of_another(patch):
     patch.setattr(
         curves.SigmoidRelaxation,
         "assumed",
-        lambda self, lower, upper: curves._sigmoid_data(self.step, lower, lower),
+        lambda self, lower, upper: self.line_data(lower, lower),
     )
     return queries("sigmoid", "tanh")
 

@@ -11,19 +11,19 @@ from holdfast.verify.linear import curves, passes, root, shapes
 
 
 def chord_below_a_convex_curve(patch):
-    once = curves._convex_data
+    once = curves.ConvexRelaxation.line_data
 
     def drawn(*given):
         made = once(*given)
         made[:, 3] = made[:, 3] - 2 * made[:, 4] * 1e-3
         return made
 
-    patch.setattr(curves, "_convex_data", drawn)
+    patch.setattr(curves.ConvexRelaxation, "line_data", drawn)
     return lines("square", "softplus", "elu")
 
 
 def convex_curve_upside_down(patch):
-    patch.setattr(curves, "CONCAVE", ("square", "exp", "softplus", "elu"))
+    patch.setattr(shapes, "CONCAVE", ("square", "exp", "softplus", "elu"))
     return lines("square", "softplus", "elu")
 
 

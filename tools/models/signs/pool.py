@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.core.errors import DataError
-from holdfast.core.frame import frame_of
+from holdfast.core.pipeline import frame_of
 from holdfast.core.types import Image, Size
 from holdfast.data.signs import scene as signs
 from holdfast.train.loop import Batch, Stage

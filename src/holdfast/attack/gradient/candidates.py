@@ -20,9 +20,8 @@ from holdfast.core.registry import lookup, names, part, stage
 from holdfast.core.types import Ints
 from holdfast.graph import candidates as shared
 from holdfast.graph.candidates import options_of, wrong
-from holdfast.graph.heads import anchor_free, decoded, whole_image
 from holdfast.graph.heads import anchors as anchor_head
-from holdfast.graph.heads import yolov3 as yolov3_head
+from holdfast.graph.heads import decoded, grids, whole_image
 
 LEAST = 1e-12  # probabilities are clamped to at least this
 CLOSEST = 1e-7  # resolution of float32 just below 1
@@ -67,7 +66,7 @@ def candidates_of(card: Card) -> Callable[..., Any]:
 def yolov3(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the maps, scale by scale."""
     rows = flatten_outputs(raw)
-    scales = yolov3_head.scales(flat_indices(raw), options_of(yolov3_head.Yolov3Options, card), card)
+    scales = grids.scales(flat_indices(raw), options_of(grids.Yolov3Options, card), card)
     boxes, logits = [], []
     for scale in scales:  # in the order anchor, row, column
         cells = gather(rows, scale.view).permute(0, 1, 3, 4, 2)  # (b, A, h, w, 5+k)
@@ -113,7 +112,7 @@ def yolov8(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def yolox(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the output."""
-    options = options_of(anchor_free.YoloxOptions, card)
+    options = options_of(grids.YoloxOptions, card)
     name, rows = _rows(raw, options.outputs, card, "cells")
     score = _product_of_logits if options.activation == "sigmoid" else _product
     centres, sides = rows[..., :2], rows[..., 2:4]
@@ -131,19 +130,17 @@ def yolox(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the map, row by row."""
-    options = options_of(anchor_free.FastestdetOptions, card)
+    options = options_of(grids.FastestdetOptions, card)
     name, value = only(raw, options.outputs, card)
     fits = value.ndim == 4 and value.shape[1] == 5 + len(card.classes)
-    stride = options.stride or (
-        shared.nominal_stride(card.input.size.width, value.shape[3]) if fits else None
-    )
+    stride = options.stride or (fits and shared.nominal_stride(card.input.size.width, value.shape[3]))
     if not fits or not stride:
         raise wrong(card, f"output {name!r} {tuple(value.shape)}: no map of this card's classes and strides")
     y, x = np.divmod(np.arange(value.shape[2] * value.shape[3]), value.shape[3])
     cells = value.flatten(2).transpose(1, 2)
     object_, class_ = cells[..., :1], cells[..., 5:]
     # Logarithms: the gradient of a power below 1 is infinite at 0.
-    logs = anchor_free.OBJECT * log_of(object_) + anchor_free.CLASS * log_of(class_)
+    logs = grids.OBJECT * log_of(object_) + grids.CLASS * log_of(class_)
     scores = torch.exp(logs).masked_fill((object_ <= 0) | (class_ <= 0), 0.0)
     centres = (torch.tanh(cells[..., 1:3]) + constant(np.stack([x, y], axis=1), cells)) * stride
     sides = torch.sigmoid(cells[..., 3:5]) * constant(card.input.size, cells)
@@ -153,11 +150,11 @@ def fastestdet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
 @stage("candidates")
 def nanodet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of all strides, stride by stride."""
-    options = options_of(anchor_free.NanodetOptions, card)
+    options = options_of(grids.NanodetOptions, card)
     rows = flatten_outputs(raw)
     outputs = shared.named(flat_indices(raw), options.outputs, card)
     boxes, values = [], []
-    for scores, index, strides in anchor_free.paired(outputs, options, card):
+    for scores, index, strides in grids.paired(outputs, options, card):
         values.append(gather(rows, scores))
         bins = gather(rows, index)  # (b, n, 4·bins)
         maps = shared.levels(card.input.size, strides, bins.shape[1])
@@ -166,11 +163,8 @@ def nanodet(raw: Mapping[str, Tensor], card: Card) -> Candidates:
         cells, stride = shared.grid(maps, strides)
         centres = constant((cells + options.centre) * stride[:, None], bins)
         probabilities = torch.softmax(bins.unflatten(2, (4, -1)), dim=-1)
-        distances = (
-            probabilities
-            @ constant(np.arange(probabilities.shape[3]), bins)
-            * constant(stride[:, None], bins)
-        )
+        means = probabilities @ constant(np.arange(probabilities.shape[3]), bins)
+        distances = means * constant(stride[:, None], bins)
         boxes.append(torch.cat([centres - distances[..., :2], centres + distances[..., 2:]], dim=-1))
     return Candidates(torch.cat(boxes, dim=1), *_activated(torch.cat(values, dim=1), options.activation))
 
@@ -283,15 +277,15 @@ def _activated(values: Tensor, activation: str) -> tuple[Tensor, Tensor]:
     """Scores and energy of the network's output per class, including the background."""
     if activation == "sigmoid":
         return torch.sigmoid(values), values
-    if activation == "softmax":
-        scores, energy = torch.softmax(values, dim=-1), values
-        if values.shape[-1] > 1:
-            # The top class is compared with the others directly: 1 - p would be 0 in float32.
-            top = functional.one_hot(values.argmax(dim=-1), values.shape[-1]).bool()
-            rest = torch.logsumexp(values.masked_fill(top, -math.inf), dim=-1, keepdim=True)
-            energy = torch.where(top, values - rest, odds_of_logs(torch.log_softmax(values, dim=-1)))
-        return scores, energy
-    return values, odds_of_probabilities(values)
+    if activation != "softmax":
+        return values, odds_of_probabilities(values)
+    energy = values
+    if values.shape[-1] > 1:
+        # The top class is compared with the others directly: 1 - p would be 0 in float32.
+        top = functional.one_hot(values.argmax(dim=-1), values.shape[-1]).bool()
+        rest = torch.logsumexp(values.masked_fill(top, -math.inf), dim=-1, keepdim=True)
+        energy = torch.where(top, values - rest, odds_of_logs(torch.log_softmax(values, dim=-1)))
+    return torch.softmax(values, dim=-1), energy
 
 
 def odds_of_logs(log_p: Tensor) -> Tensor:

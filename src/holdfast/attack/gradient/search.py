@@ -69,32 +69,21 @@ def search(
     transforms a run continues after success and is not shrunk. Raise BudgetSpent at `until` (time.monotonic).
     """
     began = time.perf_counter()
-    state = Search(
-        open_oracle(victims, target, method), limits, within(target, method), rng, until=until, began=began
-    )
+    oracle, allowed = open_oracle(victims, target, method), within(target, method)
+    state = Search(oracle, limits, allowed, rng, until, began)
     best = state.run_restart(0)
     for restart in range(1, limits.restarts):
         if state.late or best.success:
             break
-        best = min(
-            best, state.run_restart(restart), key=lambda candidate: (not candidate.success, candidate.loss)
-        )
+        best = min(best, state.run_restart(restart), key=lambda c: (not c.success, c.loss))
     note = ""
     if best.success and method.shrink:
         if method.lasting:
             note = "not shrunk, because it must work under other conditions"
         else:
             best = state.shrink(best)
-    seconds = time.perf_counter() - began
-    return SearchResult(
-        image=best.image,
-        after=best.after,
-        success=best.success,
-        steps=state.steps,
-        seconds=seconds,
-        trail=tuple(state.trail),
-        note=note,
-    )
+    seconds, trail = time.perf_counter() - began, tuple(state.trail)
+    return SearchResult(best.image, best.after, best.success, state.steps, seconds, trail, note)
 
 
 @dataclass
@@ -177,10 +166,8 @@ class Search:
                 best = _better(best, self.judged(image, loss))
                 if best.success:
                     return best
-            if loss == 0.0:
-                floor *= (
-                    0.8  # suppressed in the differentiable model but not for the judge, or by a larger margin
-                )
+            if loss == 0.0:  # suppressed here but not for the judge, or to be suppressed by a larger margin
+                floor *= 0.8
             decay = LASTING if lasting else MOMENTUM
             momentum = decay * momentum + slope / max(float(np.abs(slope).mean()), 1e-30)
             if room is not None:
@@ -209,9 +196,8 @@ class Search:
         usefulness = self.uses(pixels, momentum).ravel()[indices]
         worst = np.argsort(usefulness, kind="stable")[: max(1, int(SWAPPED * budget))]
         best_gains = np.sort(gains.ravel())[::-1][: len(worst)]
-        useless = indices[
-            worst[best_gains > usefulness[worst]]
-        ]  # both are sorted: only where the swap lowers the loss
+        # Both are sorted: only where the swap lowers the loss.
+        useless = indices[worst[best_gains > usefulness[worst]]]
         grown.ravel()[useless] = False
         _add_best(grown, gains, len(useless))
         return grown

@@ -85,9 +85,8 @@ def diverse(pixels: Tensor, rng: np.random.Generator) -> tuple[Tensor, Floats]:
     ratio = rng.uniform(SMALLEST, 1.0)
     h, w = max(1, round(ratio * height)), max(1, round(ratio * width))
     y, x = int(rng.integers(0, height - h, endpoint=True)), int(rng.integers(0, width - w, endpoint=True))
-    small = functional.interpolate(
-        pixels.permute(0, 3, 1, 2), size=(h, w), mode="bilinear", align_corners=False, antialias=True
-    )
+    pictures = pixels.permute(0, 3, 1, 2)
+    small = functional.interpolate(pictures, (h, w), mode="bilinear", align_corners=False, antialias=True)
     padded = functional.pad(small, (x, width - w - x, y, height - h - y), value=GREY)
     return padded.permute(0, 2, 3, 1), np.array([[w / width, 0.0, x], [0.0, h / height, y]])
 
@@ -113,10 +112,7 @@ def _about_centre(pixels: Tensor, linear: Floats) -> tuple[Tensor, Floats]:
     # grid_sample expects the source of each new pixel, in -1..1 from edge to edge of the picture.
     inverse = np.linalg.inv(linear) * (centre[None, :] / centre[:, None])
     theta = torch.tensor(np.concatenate([inverse, np.zeros((2, 1))], axis=1), dtype=pixels.dtype)
-    grid = functional.affine_grid(
-        theta.expand(len(pixels), 2, 3), [len(pixels), 3, height, width], align_corners=False
-    )
-    warped = functional.grid_sample(
-        pixels.permute(0, 3, 1, 2), grid, mode="bilinear", padding_mode="border", align_corners=False
-    )
+    pictures = pixels.permute(0, 3, 1, 2)
+    grid = functional.affine_grid(theta.expand(len(pixels), 2, 3), list(pictures.shape), align_corners=False)
+    warped = functional.grid_sample(pictures, grid, padding_mode="border", align_corners=False)
     return warped.permute(0, 2, 3, 1), matrix

@@ -15,11 +15,10 @@ from torch.nn import functional
 from holdfast.attack.gradient.candidates import Candidates, candidates_of
 from holdfast.attack.gradient.transforms import moved
 from holdfast.attack.judge import open_judge, shortfall
-from holdfast.attack.types import Goal, Method, Rule, Target
+from holdfast.attack.types import Method, Rule, Target
 from holdfast.core.errors import HoldfastError, InputError, ModelError
-from holdfast.core.frame import Frame, frame_of
 from holdfast.core.model import Input, Model
-from holdfast.core.pipeline import LoadedPipeline, Pipeline, Recolour, Resize
+from holdfast.core.pipeline import LETTERBOXES, Frame, LoadedPipeline, Pipeline, Recolour, Resize, frame_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size, plain_name
 from holdfast.graph.lower import lower_onnx
@@ -61,19 +60,16 @@ class Preparation:
         picture = self._placed(picture)
         if self.input.colour == "bgr":
             picture = picture.flip(1)
-        std, mean = (
-            torch.tensor(values, dtype=picture.dtype).reshape(1, -1, 1, 1)
-            for values in (self.input.std, self.input.mean)
-        )
+        std, mean = torch.tensor([self.input.std, self.input.mean], dtype=picture.dtype)[..., None, None]
         picture = picture * (self.input.scale / std) - mean / std
         return (picture if self.input.layout == "nchw" else picture.permute(0, 2, 3, 1)).flatten(1)
 
     def _placed(self, picture: Tensor) -> Tensor:
-        """The resized picture (b, c, h, w) cropped or padded as in `core.frame.place`."""
+        """The resized picture (b, c, h, w) cropped or padded as in `core.pipeline.place`."""
         x, y, (width, height) = self.frame.offset_x, self.frame.offset_y, self.frame.network
         if self.input.policy in ("crop", "square"):
             return picture[:, :, -y : height - y, -x : width - x]
-        if self.input.policy == "letterbox":
+        if self.input.policy in LETTERBOXES:
             sides = (x, width - self.frame.resized.width - x, y, height - self.frame.resized.height - y)
             return functional.pad(picture, sides, value=float(self.input.pad))
         return picture
@@ -102,8 +98,7 @@ def resize_weights(resize: Resize, old: int, new: int) -> Floats | None:
 
     It is measured by resizing a picture with one brighter pixel per row and column in height only.
     """
-    # Grey, so that negative weights are visible.
-    base, peak = 128.0, 127.0
+    base, peak = 128.0, 127.0  # grey, so that negative weights are visible
     probe = np.full((old, old, 3), base, np.uint8)
     probe[np.arange(old), np.arange(old)] = int(base + peak)
     response = resize(probe, Size(old, new))[:, :, 0].astype(np.float64)
@@ -132,8 +127,7 @@ class Victim:
         if size not in self._prepared:
             self._prepared[size] = preparation_of(self.machine, size, self.net.dtype)
         prepare = self._prepared[size]
-        flat = self.net(prepare(pixels))
-        parts = flat.split([prod(shape) for shape in self.outputs.values()], dim=1)
+        parts = self.net(prepare(pixels)).split([prod(shape) for shape in self.outputs.values()], dim=1)
         shaped = zip(self.outputs.items(), parts, strict=True)
         raw = {name: part.reshape(-1, *shape) for (name, shape), part in shaped}
         candidates = self.read(raw, self.machine.model.card)
@@ -200,12 +194,11 @@ def vanish(candidates: Candidates, aim: LossTarget) -> Tensor:
     """(b,): energy above the floor, over all candidates of a target's class that overlap it."""
     total = torch.zeros(len(candidates.scores), dtype=candidates.scores.dtype)
     for box, index in zip(aim.boxes, aim.classes, strict=True):
-        live = (overlap(candidates.boxes, box[None])[..., 0] >= aim.near) & (
-            candidates.scores[..., index] > aim.floor
-        )
+        near = overlap(candidates.boxes, box[None])[..., 0] >= aim.near
+        live = near & (candidates.scores[..., index] > aim.floor)
         # Energies of some heads are not exact log-odds: every live candidate adds a minimum.
         above = (candidates.energy[..., index] - odds(aim.floor)).clamp(min=0) + 0.01
-        total = total + torch.where(live, above, torch.zeros_like(above)).sum(dim=1)
+        total = total + torch.where(live, above, 0.0).sum(dim=1)
     return total
 
 
@@ -218,7 +211,7 @@ def mislabel(candidates: Candidates, aim: LossTarget) -> Tensor:
         other[..., index] = -torch.inf
         best = other.amax(dim=2).masked_fill(~near, -torch.inf).amax(dim=1)
         missing = odds(_ceiling(aim.floor)) - best
-        total = total + torch.where(torch.isfinite(missing), missing.clamp(min=0), torch.zeros_like(total))
+        total = total + torch.where(torch.isfinite(missing), missing.clamp(min=0), 0.0)
     return total
 
 
@@ -233,11 +226,7 @@ def fabricate(candidates: Candidates, aim: LossTarget) -> Tensor:
     return (odds(_ceiling(aim.floor)) - best).clamp(min=0)
 
 
-LOSSES: dict[Goal, Callable[[Candidates, LossTarget], Tensor]] = {
-    "vanish": vanish,
-    "mislabel": mislabel,
-    "fabricate": fabricate,
-}
+LOSSES = {"vanish": vanish, "mislabel": mislabel, "fabricate": fabricate}
 
 
 def overlap(boxes: Tensor, others: Tensor) -> Tensor:
@@ -312,9 +301,8 @@ class Oracle:
         applied += ["diverse"] if self.method.diversity and "diverse" not in applied else []
         for name in applied:
             pixels, matrix = lookup("transform", name)(pixels, rng)
-            boxes, known = (
-                torch.tensor(moved(b.numpy(), matrix), dtype=b.dtype) for b in (aim.boxes, aim.known)
-            )
+            both = aim.boxes, aim.known
+            boxes, known = (torch.tensor(moved(b.numpy(), matrix), dtype=b.dtype) for b in both)
             aim = replace(aim, boxes=boxes, known=known)
         return pixels, aim
 
@@ -323,7 +311,7 @@ def open_oracle(victims: Sequence[Victim], target: Target, method: Method) -> Or
     """The oracle of an image; targets are mapped to the classes of other victims by name."""
     if not victims:
         raise InputError("expected a victim, got none")
-    parties, strict = [], method.lasting
+    parties = []
     for victim in victims:
         boxes, before, rule = target.boxes, target.before, victim.rule
         if victim is not victims[0]:
@@ -334,8 +322,8 @@ def open_oracle(victims: Sequence[Victim], target: Target, method: Method) -> Or
             tuple(int(c) for c in boxes.classes),
             torch.tensor(before.boxes, dtype=victim.net.dtype),
             torch.tensor(before.classes),
-            floor=rule.score * (STRICT if strict and method.goal == "vanish" else 1.0),
-            near=rule.iou * (0.6 if strict else 0.8),
+            floor=rule.score * (STRICT if method.lasting and method.goal == "vanish" else 1.0),
+            near=rule.iou * (0.6 if method.lasting else 0.8),
         )
         parties.append(VictimTarget(victim, Target(target.image, boxes, before), aim))
     return Oracle(tuple(parties), method)

@@ -50,26 +50,26 @@ def sections(state: AuditState, until: float = math.inf) -> list[Section]:
     After `until` (of time.monotonic) no further sections are built; the last one names those missing.
     """
     makers = {  # the most important first
-        "combined noise": _staircase,
+        "combined noise": _combination,
         "attacked images": _attack,
         "square maps": _squares,
         "evaluation": _evaluation,
         "noise images": _noise_pictures,
     }
-    found: dict[str, list[Section]] = {}
+    built: dict[str, list[Section]] = {}
     for name, make in makers.items():
         if time.monotonic() < until:
-            found[name] = make(state)
-    listed = [one for name in ORDER for one in found.get(name, ())]
-    missing = ", ".join(name for name in makers if name not in found)
+            built[name] = make(state)
+    listed = [section for name in ORDER for section in built.get(name, ())]
+    missing = ", ".join(name for name in makers if name not in built)
     lead = f"Skipped on this page: {missing} (time budget reached). Run `holdfast report` to add them."
     return [*listed, Section("skipped", "Skipped", (), lead)] if missing else listed
 
 
-def _staircase(state: AuditState) -> list[Section]:
-    return (
-        [combination_section(state.staircase, state.noise.images)] if state.staircase and state.noise else []
-    )
+def _combination(state: AuditState) -> list[Section]:
+    if not state.combination or not state.noise:
+        return []
+    return [combination_section(state.combination, state.noise.images)]
 
 
 def _noise_pictures(state: AuditState) -> list[Section]:
@@ -78,18 +78,17 @@ def _noise_pictures(state: AuditState) -> list[Section]:
     if prepared is None:
         return []
     entry = state.plan.plan.dataset.entries[0]
-    built = {
-        one.option.label for one in prepared.candidates
-    }  # without options that were too slow to calibrate
-    labels = tuple(one for one in ("ceil=ceil", "precision=int8-minmax") if one in built)
+    # Without options that were too slow to calibrate.
+    built = {candidate.option.label for candidate in prepared.candidates}
+    labels = tuple(label for label in ("ceil=ceil", "precision=int8-minmax") if label in built)
+    reserved, folder = prepared.context.reserved.items, prepared.context.folder
     try:
         picture = entry.load().data
-        kept = prepared.context.reserved.items, prepared.context.folder
-        maps = list(features(model, picture, NoiseSelection(only=labels), *kept)) if labels else []
-        few = list(noise_examples(picture, model, NoiseSelection(only=tuple(SHOWN.split()))))
+        maps = list(features(model, picture, NoiseSelection(only=labels), reserved, folder)) if labels else []
+        examples = list(noise_examples(picture, model, NoiseSelection(only=tuple(SHOWN.split()))))
     except HoldfastError:  # an unreadable image, a graph that cannot be rewritten: reported in the tables
         return []
-    return [image_section(few, [one for one in maps if isinstance(one, Feature)], entry.name)]
+    return [image_section(examples, [m for m in maps if isinstance(m, Feature)], entry.name)]
 
 
 def _attack(state: AuditState) -> list[Section]:
@@ -118,12 +117,12 @@ def square_sections(
         return []
     ordered = sorted(maps, key=lambda m: (-m.unsafe.mean(), -np.inf if m.least is None else m.least, m.image))
     figures: list[Figure] = []
-    for one in ordered[:most]:
-        drawn = _picture(one, thumbnail(pictures(one.image)))
+    for m in ordered[:most]:
+        drawn = _picture(m, thumbnail(pictures(m.image)))
         if len(drawn) > budget:
             break
         budget -= len(drawn)
-        figures.append(Figure(one.image, drawn, _words(one)))
+        figures.append(Figure(m.image, drawn, _words(m)))
     legend = scale_bar(maps[0].threshold, "safe: lowest score of a target that is still detected")
     hidden = len(maps) - len(figures)
     note = f"{hidden} of {len(maps)} maps are not shown to keep the page small; the table has all."
@@ -137,9 +136,9 @@ def square_sections(
 def table_of(maps: Sequence[SquareMap]) -> Table:
     """One row per map."""
     rows: list[list[Cell]] = [  # the proof of a map has its numbers
-        [p.image, p.answer, p.members, p.tried, p.unsafe, one.clean, p.margin,
+        [p.image, p.answer, p.members, p.tried, p.unsafe, m.clean, p.margin,
          "" if p.where is None else f"{p.where[0]}, {p.where[1]}", p.note]
-        for one, p in zip(maps, proofs_of(maps), strict=True)
+        for m, p in zip(maps, proofs_of(maps), strict=True)
     ]  # fmt: skip
     columns: list[Column | str] = [
         "image", "answer", "positions", "decided", "unsafe", Column("clean score", 3),
@@ -150,7 +149,7 @@ def table_of(maps: Sequence[SquareMap]) -> Table:
 
 
 def _lead(maps: Sequence[SquareMap]) -> str:
-    counts = Counter(one.answer for one in maps)
+    counts = Counter(m.answer for m in maps)
     unsure = f", {counts['unknown']} not decided" if counts["unknown"] else ""
     return (
         f"{describe_square(maps).capitalize()}, all of them run through the training pipeline. It hides a "
@@ -160,52 +159,51 @@ def _lead(maps: Sequence[SquareMap]) -> str:
     )
 
 
-def _words(one: SquareMap) -> str:
-    text = {"violated": "violated", "holds": "holds at every position", "unknown": "not decided"}[one.answer]
-    if one.answer == "violated":
-        text += f" at {int(one.unsafe.sum())} of {one.scores.size} positions"
-    if one.least is not None and one.where is not None:
-        text += f"; lowest score {one.least:.3f} at x {one.where[0]}, y {one.where[1]}, clean {one.clean:.3f}"
-    return f"{text}{'; ' + one.note if one.note else ''}."
+def _words(m: SquareMap) -> str:
+    text = {"violated": "violated", "holds": "holds at every position", "unknown": "not decided"}[m.answer]
+    if m.answer == "violated":
+        text += f" at {int(m.unsafe.sum())} of {m.scores.size} positions"
+    if m.least is not None and m.where is not None:
+        text += f"; lowest score {m.least:.3f} at x {m.where[0]}, y {m.where[1]}, clean {m.clean:.3f}"
+    return f"{text}{'; ' + m.note if m.note else ''}."
 
 
-def _picture(one: SquareMap, jpeg: bytes | None) -> str:
-    """The image with the scores, the targets, and the square at the worst position."""
-    unit = min(_WIDE / one.size.width, _TALL / one.size.height)
-    wide, tall = one.size.width * unit, one.size.height * unit
+def _picture(m: SquareMap, jpeg: bytes | None) -> str:
+    unit = min(_WIDE / m.size.width, _TALL / m.size.height)
+    wide, tall = m.size.width * unit, m.size.height * unit
     if jpeg is None:
         parts = [label(wide / 2, tall / 2, "image not available", class_="absent middle")]
     else:
         source = data_uri(jpeg, "image/jpeg")
         parts = [element("image", href=source, x=0, y=0, width=wide, height=tall, preserveAspectRatio="none")]
-    half = one.grid.side / 2 * unit
-    parts.append(embedded(_heat(one), wide - 2 * half, tall - 2 * half, half, half))
-    if isinstance(one.targets, Boxes):
-        for x1, y1, x2, y2 in (one.targets.xyxy * unit).tolist():
+    half = m.grid.side / 2 * unit
+    parts.append(embedded(_heat(m), wide - 2 * half, tall - 2 * half, half, half))
+    if isinstance(m.targets, Boxes):
+        for x1, y1, x2, y2 in (m.targets.xyxy * unit).tolist():
             place = {"x": x1, "y": y1, "width": max(x2 - x1, 1.0), "height": max(y2 - y1, 1.0)}
             parts += [element("rect", class_="under", **place), element("rect", class_="mark truth", **place)]
-    if one.where is not None:
-        x, y = one.where  # the black square at the worst position, with a white outline
+    if m.where is not None:
+        x, y = m.where  # the black square at the worst position, with a white outline
         place = {"x": x * unit, "y": y * unit, "width": 2 * half, "height": 2 * half}
         ring = element("rect", fill="#000000", stroke="#ffffff", stroke_width="2", **place)
         parts.append(element("g", tip(f"worst position: x {x}, y {y}"), ring))
-    what = html.escape(f"{one.image}: {_words(one)}")
+    what = html.escape(f"{m.image}: {_words(m)}")
     box = f"0 0 {wide:g} {tall:g}"
     return element("svg", element("title", what), *parts, class_="picture", viewBox=box, role="img")
 
 
-def _heat(one: SquareMap) -> NDArray[np.uint8]:
+def _heat(m: SquareMap) -> NDArray[np.uint8]:
     """The scores as RGBA pixels: each point has the colour of the nearest position."""
-    columns, rows = axes(one.size, one.grid)
+    columns, rows = axes(m.size, m.grid)
     ends = max(int(columns[-1]), 1), max(int(rows[-1]), 1)
     points = [max(1, round(_LATTICE * end / max(ends))) for end in ends]
     across, down = (  # for each point the number of the start nearest to it
         np.abs(np.linspace(0, end, count)[:, None] - starts[None, :]).argmin(axis=1)
         for end, count, starts in zip(ends, points, (columns, rows), strict=True)
     )
-    doubt, unsafe = np.isnan(one.scores), one.unsafe
-    painted = np.where(doubt[..., None], _GREY, colours(one.scores, SafetyRule(one.threshold, strict=True)))
-    share = (np.nan_to_num(one.scores) - one.threshold) / max(one.clean - one.threshold, 1e-9)
+    doubt, unsafe = np.isnan(m.scores), m.unsafe
+    painted = np.where(doubt[..., None], _GREY, colours(m.scores, SafetyRule(m.threshold, strict=True)))
+    share = (np.nan_to_num(m.scores) - m.threshold) / max(m.clean - m.threshold, 1e-9)
     safe = _FAINT + np.clip(share, 0.0, 1.0) * (_CLEAR - _FAINT)
     cover = np.where(unsafe | doubt, _STRONG, safe)
     whole = np.concatenate([painted, cover[..., None]], axis=2).astype(np.uint8)

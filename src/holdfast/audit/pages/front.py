@@ -35,16 +35,15 @@ _EFFECTS = {
     "magnified": (CellMark("▲", "magnified", "more"),),
     "overlaps": (CellMark("▽", "overlaps", "less"),),
 }
-_NOWHERE = HeatCell("–", None, (CellMark("", "not run"),))
 
 
 def front(audit: Audit, judged: Sequence[GateVerdict] = ()) -> str:
     """The markup of the first screen."""
-    gates = [_gate(one) for one in judged]
+    gates = [_gate(verdict) for verdict in judged]
     tones = {gate["tone"] for gate in gates}
     commands = {p.threat: p.command for p in audit.proofs if p.command}
     commands |= {s.threat: s.command for s in audit.attacks if s.command}
-    counts = {one.images for one in audit.bounds}
+    counts = {bounds.images for bounds in audit.bounds}
     images = f"n = {counts.pop()}" if len(counts) == 1 else "n per threat"
     return fragment(
         "audit.html",
@@ -52,9 +51,9 @@ def front(audit: Audit, judged: Sequence[GateVerdict] = ()) -> str:
         gates_tone=next((tone for tone in ("bad", "open") if tone in tones), "good"),
         gates_summary=count_verdicts(judged),
         lines=verdict(audit),
-        bounds=[_bounds(one) for one in audit.bounds],
+        bounds=[_bounds(bounds) for bounds in audit.bounds],
         bounds_lead=f"Certified ≤ true robustness ≤ not broken by any attack ({images}).",
-        commands=[(one.threat, commands[one.threat]) for one in audit.bounds if one.threat in commands],
+        commands=[(b.threat, commands[b.threat]) for b in audit.bounds if b.threat in commands],
         no_bounds=f"{skip_reason(audit, 'attack', 'squares').capitalize()}.",
         **_matrix(audit),
     )
@@ -85,7 +84,6 @@ def _bounds(bounds: RobustnessBounds) -> dict[str, Any]:
 
 
 def _matrix(audit: Audit) -> dict[str, Any]:
-    """The values of the template for the matrix."""
     matrix, alone = audit.matrix, tuple(audit.matrix.threats) in ((), (NO_THREAT,))
     table, legend, lead = "", "", f"{skip_reason(audit, 'matrix').capitalize()}."
     if matrix.cells:
@@ -93,10 +91,9 @@ def _matrix(audit: Audit) -> dict[str, Any]:
         clean = whole.value if whole is not None and whole.value else audit.clean.value
         fields = [[_field(matrix.at(t, d), clean) for d in matrix.deployments] for t in matrix.threats]
         words = {s.threat: f"{grouped(s.pixels)} scattered pixels" for s in audit.attacks}
-        words |= {one.threat: one.words for one in audit.bounds}
-        rows = [
-            MatrixHead("no threat" if t == NO_THREAT else t, "", words.get(t, "")) for t in matrix.threats
-        ]
+        words |= {bounds.threat: bounds.words for bounds in audit.bounds}
+        names = {NO_THREAT: "no threat"}
+        rows = [MatrixHead(names.get(t, t), "", words.get(t, "")) for t in matrix.threats]
         columns = [_column(d) for d in matrix.deployments]
         table = heat(rows, columns, fields, corner="threat", caption=lead)
         legend = scale(f"lost, relative to the clean {clean:.3f}")
@@ -116,11 +113,9 @@ def _column(deployment: str) -> MatrixHead:
     if count > 1:
         return MatrixHead(f"{count} combined", "", deployment)
     family, equals, option = deployment.partition("=")
-    return (
-        MatrixHead(option.removeprefix(f"{family}-"), family, deployment)
-        if equals
-        else MatrixHead(deployment)
-    )
+    if not equals:
+        return MatrixHead(deployment)
+    return MatrixHead(option.removeprefix(f"{family}-"), family, deployment)
 
 
 def _lead(audit: Audit) -> str:
@@ -140,10 +135,8 @@ def _lead(audit: Audit) -> str:
 
 
 def _field(cell: MatrixCell | None, clean: float) -> HeatCell:
-    if cell is None:
-        return _NOWHERE
-    if cell.value is None:
-        return HeatCell("–", None, (CellMark("", "not run"),), cell.note)
+    if cell is None or cell.value is None:
+        return HeatCell("–", None, (CellMark("", "not run"),), cell.note if cell else "")
     lost = (clean - cell.value) / clean if clean > 0 else 0.0
     marks, share = [], f"{cell.still_broken}/{cell.broken_in_training}"
     if cell.broken_in_training and cell.deployment == TRAINED:
@@ -163,29 +156,27 @@ def _field(cell: MatrixCell | None, clean: float) -> HeatCell:
 
 def _keys(audit: Audit) -> list[str]:
     """The meaning of the marks that occur, and why cells are empty."""
-    met = audit.matrix.cells
-    keys = []
-    broken_in_training = [m for m in met if m.broken_in_training]
-    first = next((m for m in broken_in_training if m.deployment == TRAINED), None)
-    if first is not None and len(audit.matrix.deployments) > DENSE:
-        keys.append(
-            f"✕ {first.broken_in_training}: images that the threat breaks under the training pipeline."
-        )
-    if (other := next((m for m in broken_in_training if m.deployment != TRAINED), None)) is not None:
+    cells, keys = audit.matrix.cells, []
+    broken = [m for m in cells if m.broken_in_training]
+    trained = next((m.broken_in_training for m in broken if m.deployment == TRAINED), None)
+    if trained is not None and len(audit.matrix.deployments) > DENSE:
+        keys.append(f"✕ {trained}: images that the threat breaks under the training pipeline.")
+    if (other := next((m for m in broken if m.deployment != TRAINED), None)) is not None:
         keys.append(
             f"{other.still_broken}/{other.broken_in_training}: images broken under this deployment, of those "
             "that the threat breaks under the training pipeline."
         )
-    if any(effect_of(m) == "magnified" for m in met):
+    effects = {effect_of(m) for m in cells}
+    if "magnified" in effects:
         keys.append("▲ magnified: more points lost than the sum of both alone (95% interval above 0).")
-    if any(effect_of(m) == "overlaps" for m in met):
+    if "overlaps" in effects:
         keys.append("▽ overlaps: fewer points lost than the sum of both alone (95% interval below 0).")
-    if any(m.effect and not effect_of(m) for m in met):
+    if any(m.effect and not effect_of(m) for m in cells):
         keys.append(f"With fewer than {FEWEST} images, interactions of threat and deployment are not judged.")
     several = [d for d in audit.matrix.deployments if " + " in d]
     keys += [f"{_column(d).name}: {d.replace(' + ', ', ')}." for d in several]
     why: dict[str, list[str]] = {}
-    for m in met:
+    for m in cells:
         if m.value is None:
             why.setdefault(m.note or "no reason given", []).append(f"{m.threat} under {m.deployment}")
     keys += [f"– not run: {some(names)}: {note}." for note, names in why.items()]

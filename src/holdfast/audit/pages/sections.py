@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import escape
 
 from holdfast.audit.pages.verdict import between, effect_of, not_significant, skip_reason
-from holdfast.audit.result import Audit, MatrixCell, NoiseResult
+from holdfast.audit.result import AttackLevel, Audit, MatrixCell, NoiseResult, Part, Proof
 from holdfast.core.errors import InputError
 from holdfast.metrics.intervals import FEWEST
 from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
@@ -27,32 +27,11 @@ def sections(audit: Audit) -> list[Section]:
     return [
         *([findings(audit)] if audit.rechecks else []),
         *([plan(audit)] if audit.parts else []),
-        noises(audit) if audit.noises or audit.combined else _missing(audit, "noises", "noise"),
+        noises(audit) if audit.all_noises else _missing(audit, "noises", "noise"),
         budgets(audit) if audit.attacks else _missing(audit, "budgets", "attack"),
         proofs(audit) if audit.proofs else _missing(audit, "proofs", "squares", "specs"),
         rechecks(audit) if audit.rechecks else _missing(audit, "rechecks", "recheck"),
     ]
-
-
-# Title and content of the sections that an audit may have no results for.
-_CONTENT = {
-    "noises": ("System noise", "This section lists the points lost to each noise option."),
-    "budgets": (
-        "Attack by budget",
-        "This section lists the images that the attack breaks at each pixel budget.",
-    ),
-    "proofs": ("Proofs", "This section lists the properties that were proven or refuted."),
-    "rechecks": ("Rechecks", "This section lists proofs and counterexamples under other deployments."),
-    "images": ("Images", "This section lists every image under every threat."),
-    "cells": ("Matrix in numbers", "This section lists every threat under every deployment."),
-}
-
-
-def _missing(audit: Audit, identifier: str, *parts: str) -> Section:
-    """A section without results: the reason as its summary."""
-    title, content = _CONTENT[identifier]
-    reason = skip_reason(audit, *parts)
-    return Section(identifier, title, (), content, summary=f"{reason[:1].upper()}{reason[1:]}.")
 
 
 def last_sections(audit: Audit) -> list[Section]:
@@ -63,15 +42,33 @@ def last_sections(audit: Audit) -> list[Section]:
     ]
 
 
+# Title and content of the sections that an audit may have no results for.
+_CONTENT = {
+    "noises": ("System noise", "the points lost to each noise option"),
+    "budgets": ("Attack by budget", "the images that the attack breaks at each pixel budget"),
+    "proofs": ("Proofs", "the properties that were proven or refuted"),
+    "rechecks": ("Rechecks", "proofs and counterexamples under other deployments"),
+    "images": ("Images", "every image under every threat"),
+    "cells": ("Matrix in numbers", "every threat under every deployment"),
+}
+
+
+def _missing(audit: Audit, identifier: str, *parts: str) -> Section:
+    """A section without results: the reason as its summary."""
+    title, content = _CONTENT[identifier]
+    reason = skip_reason(audit, *parts)
+    summary = f"{reason[:1].upper()}{reason[1:]}."
+    return Section(identifier, title, (), f"This section lists {content}.", summary=summary)
+
+
 def findings(audit: Audit) -> Section:
     """Answers that change under a runtime or precision."""
-    found = audit.findings
-    if not found:
+    if not audit.findings:
         where = ", ".join(dict.fromkeys(r.deployment for r in audit.rechecks))
         text = f"No answer changed in {many(len(audit.rechecks), 'recheck')} under {where}."
         return Section("findings", "Findings", (), text)
     rows: list[list[Cell]] = []
-    for r in found:
+    for r in audit.findings:
         words = ("certified", "violated") if r.was == "holds" else ("violated", "holds")
         finding = f"{words[0]} for the training pipeline, {words[1]} under {r.deployment}"
         rows.append([finding, r.threat, r.image, r.deployment, r.tried, r.note])
@@ -82,53 +79,52 @@ def findings(audit: Audit) -> Section:
 
 def plan(audit: Audit) -> Section:
     """The parts: planned, run, skipped and why."""
-    rows: list[list[Cell]] = [
-        [p.name, _of(p.images, p.of), p.seconds, p.planned, p.skipped or "–"] for p in audit.parts
+    columns = [
+        Column[Part]("part", get=lambda p: p.name),
+        Column("images", get=lambda p: _of(p.images, p.of)),
+        Column("seconds", 1, get=lambda p: p.seconds),
+        Column("planned seconds", 1, get=lambda p: p.planned),
+        Column("skipped", get=lambda p: p.skipped or "–"),
     ]
-    columns: list[Column | str] = [
-        "part",
-        "images",
-        Column("seconds", 1),
-        Column("planned seconds", 1),
-        "skipped",
-    ]
-    without = sum(bool(p.skipped) for p in audit.parts)
+    count = sum(bool(p.skipped) for p in audit.parts)
     budget = f" of {duration(audit.budget)}" if audit.budget else ""
-    skipped = (
-        f"{without} of {many(len(rows), 'part')} skipped something" if without else "Nothing was skipped"
-    )
+    skipped = "Nothing was skipped"
+    if count:
+        skipped = f"{count} of {many(len(audit.parts), 'part')} skipped something"
     lead = f"The audit took {duration(audit.seconds)}{budget}. {skipped}."
-    return Section("plan", "Parts", _listing(Table(columns, rows), "Parts", audit, audit.parts), lead)
+    figures = _listing(Table.of(audit.parts, columns), "Parts", audit, audit.parts)
+    return Section("plan", "Parts", figures, lead)
 
 
 def noises(audit: Audit) -> Section:
     """Every noise option with its interval, as a chart and a table."""
-    every = [*audit.noises, *([audit.combined] if audit.combined else [])]
-    columns: list[Column | str] = [
-        "noise option", Column("points lost", 2), "95% interval", "significance", "changed predictions",
-        "notes",
-    ]  # fmt: skip
-    table = Table(columns, [_noise_row(c) for c in every])
-    figures = (*_chart(every, audit.clean.title), *_listing(table, "System noise", audit, every))
+    options = audit.all_noises
+    columns = [
+        Column[NoiseResult]("noise option", get=lambda c: c.label),
+        Column("points lost", 2, get=lambda c: c.points_lost),
+        Column("95% interval", get=_interval),
+        Column("significance", get=_significance),
+        Column("changed predictions", get=_changed),
+        Column("notes", get=_notes),
+    ]
+    listing = _listing(Table.of(options, columns), "System noise", audit, options)
     lead = f"The accuracy lost to each noise option. {_POINTS}{_CHANCE}"
-    return Section("noises", "System noise", figures, lead)
+    return Section("noises", "System noise", (*_chart(options, audit.clean.title), *listing), lead)
 
 
-def _chart(every: Sequence[NoiseResult], metric: str) -> list[Figure]:
+def _chart(options: Sequence[NoiseResult], metric: str) -> list[Figure]:
     """The intervals of the options that change a prediction, the worst first."""
-    measured = [c for c in every if c.outcome == "measured" and c.points_lost is not None]
-    moving = sorted(
-        (c for c in measured if c.points_lost or c.changed), key=lambda c: -(c.points_lost or 0.0)
-    )
+    measured = [c for c in options if c.outcome == "measured" and c.points_lost is not None]
+    moving = [c for c in measured if c.points_lost or c.changed]
+    moving.sort(key=lambda c: -(c.points_lost or 0.0))
     if not moving:
         return []
-    spots = []
+    marks = []
     for c in moving[:DRAWN]:
         name = f"{c.label.count(' + ') + 1} combined" if c.family == "combined" else c.label
-        spots.append(ForestPoint(name, c.points_lost, c.low, c.high, note=_interval(c)))
-    chart = forest(
-        [ForestGroup("", spots)], title=f"Points of {metric} lost to each noise option", desc=_CHANCE
-    )
+        marks.append(ForestPoint(name, c.points_lost, c.low, c.high, note=_interval(c)))
+    title = f"Points of {metric} lost"
+    chart = forest([ForestGroup("", marks)], title=f"{title} to each noise option", desc=_CHANCE)
     note = (
         "Dot: points lost to one noise option. Line: its paired 95% interval over images. Grey: not "
         "significant (the interval contains 0)."
@@ -138,54 +134,50 @@ def _chart(every: Sequence[NoiseResult], metric: str) -> list[Figure]:
     still = len(measured) - len(moving)
     if still:
         note += f" {many(still, 'option')} without a changed prediction not shown."
-    return [Figure(f"Points of {metric} lost", chart, note, wide=True)]
+    return [Figure(title, chart, note, wide=True)]
 
 
-def _interval(one: NoiseResult | MatrixCell) -> str:
-    return "" if one.low is None or one.high is None else between(one.low, one.high)
+def _interval(result: NoiseResult | MatrixCell) -> str:
+    return "" if result.low is None or result.high is None else between(result.low, result.high)
 
 
-def _noise_row(cause: NoiseResult) -> list[Cell]:
-    if cause.points_lost is None:
-        reading = cause.outcome
-    elif not cause.points_lost and not cause.changed:
-        reading = "no effect"
-    elif 0 < cause.images < FEWEST:
-        reading = "too\u00a0few\u00a0images"
-    elif not_significant(cause.low, cause.high):
-        reading = "not\u00a0significant"
-    else:
-        reading = "significant loss" if cause.points_lost > 0 else "significant gain"
-    changed = "" if cause.changed is None else f"{_of(cause.changed, cause.images)}\u00a0images"
-    known = ""
+def _significance(noise: NoiseResult) -> str:
+    if noise.points_lost is None:
+        return noise.outcome
+    if not noise.points_lost and not noise.changed:
+        return "no effect"
+    if 0 < noise.images < FEWEST:
+        return "too\u00a0few\u00a0images"
+    if not_significant(noise.low, noise.high):
+        return "not\u00a0significant"
+    return "significant loss" if noise.points_lost > 0 else "significant gain"
+
+
+def _changed(noise: NoiseResult) -> str:
+    return "" if noise.changed is None else f"{_of(noise.changed, noise.images)}\u00a0images"
+
+
+def _notes(noise: NoiseResult) -> str:
+    summary = ""
     with suppress(InputError):  # several together, or the user's own
-        known = option(cause.label).summary.rstrip(".")
-    what = " – ".join(filter(None, (known, cause.note)))
-    return [cause.label, cause.points_lost, _interval(cause), reading, changed, what]
+        summary = option(noise.label).summary.rstrip(".")
+    return " – ".join(filter(None, (summary, noise.note)))
 
 
 def budgets(audit: Audit) -> Section:
     """The attack at every pixel budget."""
     metric, square = audit.clean.title, audit.contiguous_attack
     levels = [*audit.attacks, *([square] if square else [])]
-    columns: list[Column | str] = [
-        "threat", "shape", "pixel budget", Column("changed pixels", 1, "mean over the attacked images"),
-        "images broken", f"{metric} before", f"{metric} after", Column("S_e", 3, "1 − after / before"),
-        "method",
-    ]  # fmt: skip
-    rows: list[list[Cell]] = [
-        [
-            s.threat,
-            "contiguous" if s is square else "scattered",
-            s.pixels,
-            s.mean_pixels,
-            _of(s.broken, s.aimed),
-            s.before,
-            s.after,
-            s.effect,
-            s.engine,
-        ]
-        for s in levels
+    columns = [
+        Column[AttackLevel]("threat", get=lambda s: s.threat),
+        Column("shape", get=lambda s: "contiguous" if s is square else "scattered"),
+        Column("pixel budget", get=lambda s: s.pixels),
+        Column("changed pixels", 1, "mean over the attacked images", get=lambda s: s.mean_pixels),
+        Column("images broken", get=lambda s: _of(s.broken, s.aimed)),
+        Column(f"{metric} before", get=lambda s: s.before),
+        Column(f"{metric} after", get=lambda s: s.after),
+        Column("S_e", note="1 − after / before", get=lambda s: s.effect),
+        Column("method", get=lambda s: s.engine),
     ]
     lead = (
         "The pixel budget limits the changed pixels per image. Broken: every detected object is hidden. "
@@ -193,31 +185,32 @@ def budgets(audit: Audit) -> Section:
         "single pixels with the largest gradient, anywhere inside the objects. Contiguous: one square per "
         "object, all squares together within the pixel budget."
     )
-    figures = _listing(Table(columns, rows), "Attack by budget", audit, levels)
+    figures = _listing(Table.of(levels, columns), "Attack by budget", audit, levels)
     return Section("budgets", "Attack by budget", figures, lead)
 
 
 def proofs(audit: Audit) -> Section:
     """The answer to every property."""
-    columns: list[Column | str] = [
-        "image", "threat", "answer", "inputs run", "unsafe",
-        Column("margin", 3, "score of the worst input minus the threshold; violated below 0"),
-        Column("worst at", note="column, row of the square's top left corner"), "engine",
-        Column("seconds", 1), "note",
-    ]  # fmt: skip
-    rows: list[list[Cell]] = [
-        [
-            p.image, p.threat, p.answer, _of(p.tried, p.members) if p.members else "",
-            p.unsafe if p.members else None, p.margin, f"{p.where[0]}, {p.where[1]}" if p.where else "",
-            p.engine, p.seconds, p.note,
-        ]
-        for p in audit.proofs
-    ]  # fmt: skip
+    margin = "score of the worst input minus the threshold; violated below 0"
+    place = "column, row of the square's top left corner"
+    columns = [
+        Column[Proof]("image", get=lambda p: p.image),
+        Column("threat", get=lambda p: p.threat),
+        Column("answer", get=lambda p: p.answer),
+        Column("inputs run", get=lambda p: _of(p.tried, p.members) if p.members else ""),
+        Column("unsafe", get=lambda p: p.unsafe if p.members else None),
+        Column("margin", note=margin, get=lambda p: p.margin),
+        Column("worst at", note=place, get=lambda p: f"{p.where[0]}, {p.where[1]}" if p.where else ""),
+        Column("engine", get=lambda p: p.engine),
+        Column("seconds", 1, get=lambda p: p.seconds),
+        Column("note", get=lambda p: p.note),
+    ]
     lead = (
         "holds: every input of the set is covered and none violates the property. violated: a "
         "counterexample was run. unknown: neither, so nothing is proven."
     )
-    return Section("proofs", "Proofs", _listing(Table(columns, rows), "Proofs", audit, audit.proofs), lead)
+    figures = _listing(Table.of(audit.proofs, columns), "Proofs", audit, audit.proofs)
+    return Section("proofs", "Proofs", figures, lead)
 
 
 def rechecks(audit: Audit) -> Section:
@@ -228,61 +221,61 @@ def rechecks(audit: Audit) -> Section:
     ]
     count, changed = many(len(audit.rechecks), "answer"), len(audit.findings) or "none"
     lead = f"{count} rechecked under other runtimes and precisions; {changed} changed."
-    figures = _listing(Table(columns, rows), "Rechecks", audit)
-    return Section("rechecks", "Rechecks", figures, lead)
+    return Section("rechecks", "Rechecks", _listing(Table(columns, rows), "Rechecks", audit), lead)
 
 
 def images(audit: Audit) -> Section:
     """Every image under every threat."""
-    found: dict[str, dict[str, str]] = {}  # image -> threat -> result
+    results: dict[str, dict[str, str]] = {}  # image -> threat -> result
     for bounds in audit.bounds:
-        for one in bounds.per_image:
-            word = (
-                "✓\u00a0certified" if one.certified else "✕\u00a0broken" if one.broken else "?\u00a0unknown"
-            )
-            found.setdefault(one.image, {})[bounds.threat] = word
+        for image in bounds.per_image:
+            result = "✕\u00a0broken" if image.broken else "?\u00a0unknown"
+            if image.certified:
+                result = "✓\u00a0certified"
+            results.setdefault(image.image, {})[bounds.threat] = result
     threats = [bounds.threat for bounds in audit.bounds]
-    rows: list[list[Cell]] = [
-        [n, *(known.get(t, "not tested") for t in threats)] for n, known in found.items()
-    ]
+    rows = [[name, *(known.get(t, "not tested") for t in threats)] for name, known in results.items()]
     lead = "Every image under every threat: certified, broken, or neither."
     figures = _listing(Table(["image", *threats], rows), "Images", audit)
     return Section("images", "Images", figures, lead)
 
 
+def _still_broken(cell: MatrixCell) -> str:
+    return _of(cell.still_broken, cell.broken_in_training) if cell.broken_in_training else ""
+
+
 def cells(audit: Audit) -> Section:
     """Every cell of the matrix with all its numbers."""
-    columns: list[Column | str] = [
-        "threat", "deployment", audit.clean.title, "images", "still broken",
-        Column("extra points lost", 2, "together, minus the sum of both alone"), "95% interval",
-        "interaction", "note",
-    ]  # fmt: skip
-    rows: list[list[Cell]] = [
-        [
-            m.threat, m.deployment, m.value, m.images,
-            _of(m.still_broken, m.broken_in_training) if m.broken_in_training else "", m.extra_points_lost,
-            _interval(m), effect_of(m), m.note,
-        ]
-        for m in audit.matrix.cells
-    ]  # fmt: skip
+    extra = "together, minus the sum of both alone"
+    columns = [
+        Column[MatrixCell]("threat", get=lambda m: m.threat),
+        Column("deployment", get=lambda m: m.deployment),
+        Column(audit.clean.title, get=lambda m: m.value),
+        Column("images", get=lambda m: m.images),
+        Column("still broken", get=_still_broken),
+        Column("extra points lost", 2, extra, get=lambda m: m.extra_points_lost),
+        Column("95% interval", get=_interval),
+        Column("interaction", get=effect_of),
+        Column("note", get=lambda m: m.note),
+    ]
     lead = (
         "Still broken: of the images the threat breaks under the training pipeline, those it breaks here. "
         f"Extra points lost: together, minus the sum of both alone. {_CHANCE}"
     )
-    figures = _listing(Table(columns, rows), "Matrix", audit, audit.matrix.cells)
+    figures = _listing(Table.of(audit.matrix.cells, columns), "Matrix", audit, audit.matrix.cells)
     return Section("cells", "Matrix in numbers", figures, lead)
 
 
-def _listing(table: Table, name: str, audit: Audit, about: Sequence[Any] = ()) -> tuple[Figure, ...]:
+def _listing(table: Table, name: str, audit: Audit, sources: Sequence[Any] = ()) -> tuple[Figure, ...]:
     """The table as one figure; the command that most rows share is below it, others are in a column."""
     rows, columns = list(table.rows), list(table.columns)
-    commands = [one.command or audit.command for one in about] or [audit.command]
+    commands = [source.command or audit.command for source in sources] or [audit.command]
     command, count = Counter(commands).most_common(1)[0]
     if count < len(commands):
         shared = command if count > 1 else ""
-        own = ["" if one == shared else one for one in commands]
+        own = ["" if line == shared else line for line in commands]
         command, columns = shared, [*columns, Column("command", command=True)]
-        rows = [(*row, one) for row, one in zip(rows, own, strict=True)]
+        rows = [(*row, line) for row, line in zip(rows, own, strict=True)]
     note = f"{grouped(len(rows) - LISTED)} more rows are in audit.json." if len(rows) > LISTED else ""
     body = scroll(to_html(Table(columns, rows[:LISTED]), sortable=len(rows) > 1), f"{name}, table")
     if command:

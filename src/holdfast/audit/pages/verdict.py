@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, TypeAlias
 
 from holdfast.audit.options import ENOUGH
@@ -19,18 +18,15 @@ INDICATION, FEW = "indication", "too few images"  # fewer than ENOUGH images, fe
 
 @dataclass(frozen=True)
 class VerdictLine:
-    """One line of the verdict: its subject, the finding, the command that reproduces it, and its tone.
-
-    `word` is the tone in words, `figure` the headline number, `images` its n (None: not counted in images).
-    """
+    """One line of the verdict: its subject, the finding, and the command that reproduces it."""
 
     name: str
     text: str
     command: str
     tone: Tone = "open"
-    word: str = MISSING
-    figure: str = "–"
-    images: int | None = None
+    word: str = MISSING  # the tone in words
+    figure: str = "–"  # the headline number
+    images: int | None = None  # the n of the figure; None: not counted in images
 
     @property
     def basis(self) -> str:
@@ -116,13 +112,13 @@ def skip_reason(audit: Audit, *parts: str) -> str:
 
 def worst_cell(audit: Audit) -> MatrixCell | None:
     """The cell of the matrix with the lowest value under a threat; None if there is none."""
-    met = [m for m in audit.matrix.cells if m.value is not None and m.threat != NO_THREAT]
-    return min(met, key=lambda m: m.value if m.value is not None else 1.0, default=None)
+    cells = [m for m in audit.matrix.cells if m.value is not None and m.threat != NO_THREAT]
+    return min(cells, key=lambda m: m.value if m.value is not None else 1.0, default=None)
 
 
-def effect_of(met: MatrixCell) -> str:
+def effect_of(cell: MatrixCell) -> str:
     """How threat and deployment interact; empty with too few images."""
-    return met.effect if met.images >= FEWEST else ""
+    return cell.effect if cell.images >= FEWEST else ""
 
 
 def _clean(audit: Audit) -> VerdictLine:
@@ -135,16 +131,8 @@ def _clean(audit: Audit) -> VerdictLine:
     rule = rule_name(audit)
     text = f"{clean.title} is {clean.value:.3f} on {many(clean.images, 'image')}"
     text += f"{f' ({rule})' if rule else ''}{interval}."
-    name, command = f"Clean {clean.title}", clean.command or audit.command
-    return VerdictLine(
-        name,
-        text,
-        command,
-        tone="fact",
-        word=rule or "measured",
-        figure=f"{clean.value:.3f}",
-        images=clean.images,
-    )
+    name, word, command = f"Clean {clean.title}", rule or "measured", clean.command or audit.command
+    return VerdictLine(name, text, command, "fact", word, figure=f"{clean.value:.3f}", images=clean.images)
 
 
 def rule_name(audit: Audit) -> str:
@@ -166,7 +154,7 @@ def _single(audit: Audit) -> VerdictLine:
         text = f"No effect: {many(len(measured), 'noise option')} measured, none changes a prediction."
         images = max(c.images for c in measured) or None
         return VerdictLine(
-            name, text, audit.command, tone="good", word="no loss", figure="0.00 points lost", images=images
+            name, text, audit.command, "good", "no loss", figure="0.00 points lost", images=images
         )
     if measured:
         text = "Nothing to measure: none of the images with noise has an object of an evaluated class."
@@ -174,7 +162,7 @@ def _single(audit: Audit) -> VerdictLine:
     if not ran:
         return VerdictLine(name, f"{_upper(skip_reason(audit, 'noise'))}.", audit.command)
     text = f"No effect: {many(len(ran), 'noise option')} give identical input or do not apply to this model."
-    return VerdictLine(name, text, audit.command, tone="good", word="no loss", figure="0.00 points lost")
+    return VerdictLine(name, text, audit.command, "good", "no loss", figure="0.00 points lost")
 
 
 def _combination(audit: Audit) -> VerdictLine:
@@ -199,36 +187,27 @@ def _combination(audit: Audit) -> VerdictLine:
 def _loss(audit: Audit, name: str, noise: NoiseResult, subject: str) -> VerdictLine:
     """The points lost to a noise, with what its interval allows to conclude."""
     lost = noise.points_lost or 0.0
-
-    def line(text: str, tone: Tone, word: str) -> VerdictLine:
-        return VerdictLine(
-            name,
-            text,
-            noise.command or audit.command,
-            tone=tone,
-            word=word,
-            figure=lost_text(lost),
-            images=noise.images or None,
-        )
-
-    if not lost and noise.changed == 0:
-        return line(f"{subject}: no effect, no prediction changes.", "good", "no loss")
+    number, unit, verb = lost_text(lost).split(" ")
     low, high = facing(lost, noise.low, noise.high)
     interval = "" if low is None or high is None else f", 95% interval {between(low, high)}"
-    number, unit, verb = lost_text(lost).split(" ")
     text = f"{subject}: {number} {unit} of {audit.clean.title} {verb}{interval}"
-    changed = (
-        "" if noise.changed is None else f"; predictions change in {noise.changed} of {noise.images} images"
-    )
-    if 0 < noise.images < FEWEST:
+    changed = ""
+    if noise.changed is not None:
+        changed = f"; predictions change in {noise.changed} of {noise.images} images"
+    tone: Tone = "caution"
+    if not lost and noise.changed == 0:
+        tone, word, text = "good", "no loss", f"{subject}: no effect, no prediction changes."
+    elif 0 < noise.images < FEWEST:
         few = many(noise.images, "image")
-        return line(f"{text}; {few}, too few to judge significance{changed}.", "caution", FEW)
-    if not_significant(low, high):
+        word, text = FEW, f"{text}; {few}, too few to judge significance{changed}."
+    elif not_significant(low, high):
         why = "there is no interval" if low is None else "the 95% interval contains 0"
-        return line(f"{text}; not significant ({why}){changed}.", "caution", "not significant")
-    if lost > 0:
-        return line(f"{text}{changed}.", "bad", "significant")
-    return line(f"{text}{changed}.", "good", "a gain")
+        word, text = "not significant", f"{text}; not significant ({why}){changed}."
+    else:
+        tone, word = ("bad", "significant") if lost > 0 else ("good", "a gain")
+        text = f"{text}{changed}."
+    command, images = noise.command or audit.command, noise.images or None
+    return VerdictLine(name, text, command, tone, word, figure=lost_text(lost), images=images)
 
 
 def _attack(audit: Audit) -> VerdictLine:
@@ -239,39 +218,24 @@ def _attack(audit: Audit) -> VerdictLine:
         return VerdictLine(name, text, audit.command, word="nothing to attack")
     if not levels:
         return VerdictLine(name, f"{_upper(skip_reason(audit, 'attack'))}.", audit.command)
-    first = next((s for s in levels if s.broken), None)
-    last = levels[-1]
+    first, last = next((s for s in levels if s.broken), None), levels[-1]
     if first is None:
         text = (
             f"Up to {grouped(last.pixels)} scattered pixels hide every detected object in none of "
             f"{many(last.aimed, 'attacked image')} ({_after(audit, last)}). A failed attack is not a proof."
         )
         text += f" {_contiguous(audit)}." if audit.contiguous_attack else ""
-        return VerdictLine(
-            name,
-            text,
-            last.command or audit.command,
-            tone="caution",
-            word="no success",
-            figure="none",
-            images=last.aimed,
-        )
+        command = last.command or audit.command
+        return VerdictLine(name, text, command, "caution", "no success", figure="none", images=last.aimed)
     text = (
         f"{grouped(first.pixels)} scattered pixels hide every detected object in {first.broken} of "
         f"{many(first.aimed, 'attacked image')} ({_after(audit, first)})"
     )
     if last is not first:
         text += f"; {grouped(last.pixels)} pixels in {last.broken} of {last.aimed} ({_after(audit, last)})"
-    text += f". {_contiguous(audit)}" if audit.contiguous_attack else ""
-    return VerdictLine(
-        name,
-        f"{text}.",
-        first.command or audit.command,
-        tone="bad",
-        word="success",
-        figure=f"{grouped(first.pixels)} px",
-        images=first.aimed,
-    )
+    text += f". {_contiguous(audit)}." if audit.contiguous_attack else "."
+    command, figure = first.command or audit.command, f"{grouped(first.pixels)} px"
+    return VerdictLine(name, text, command, "bad", "success", figure=figure, images=first.aimed)
 
 
 def _contiguous(audit: Audit) -> str:
@@ -290,7 +254,7 @@ def _after(audit: Audit, level: AttackLevel) -> str:
 
 
 def _proofs(audit: Audit) -> VerdictLine:
-    name, found = "Proofs", Counter(p.answer for p in audit.proofs)
+    name, answers = "Proofs", Counter(p.answer for p in audit.proofs)
     if not audit.proofs:
         text = f"{_upper(skip_reason(audit, 'squares', 'specs'))}. Nothing is proven."
         return VerdictLine(name, text, audit.command)
@@ -300,23 +264,26 @@ def _proofs(audit: Audit) -> VerdictLine:
         count = many(len({(r.threat, r.image) for r in lost}), "proof")
         where = ", ".join(dict.fromkeys(short_deployment(r.deployment) for r in lost))
         sentences.append(f"{count} violated under {where}.")
-    bare = [one for one in audit.bounds if not one.prover]
+    bare = [bounds for bounds in audit.bounds if not bounds.prover]
     if bare:
-        others = f"the other threats ({', '.join(one.threat for one in bare)})"
+        others = f"the other threats ({', '.join(bounds.threat for bounds in bare)})"
         sentences.append(f"No proof against {bare[0].words if len(bare) == 1 else others}.")
     command = next((p.command for p in audit.proofs if p.command), audit.command)
-    figure = f"{found['holds']} of {len(audit.proofs)}"
+    figure = f"{answers['holds']} of {len(audit.proofs)}"
     images = len({p.image for p in audit.proofs if p.image}) or None
-    line = partial(VerdictLine, name, " ".join(sentences), command, figure=figure, images=images)
-    if found["holds"]:
-        whole = not (found["violated"] or found["unknown"] or lost)
-        return line("good", "proven") if whole else line("caution", "partly proven")
-    return line("bad", "violated") if found["violated"] else line("open", "unknown")
+    tone: Tone = "open"
+    word = "unknown"
+    if answers["holds"]:
+        whole = not (answers["violated"] or answers["unknown"] or lost)
+        tone, word = ("good", "proven") if whole else ("caution", "partly proven")
+    elif answers["violated"]:
+        tone, word = "bad", "violated"
+    return VerdictLine(name, " ".join(sentences), command, tone, word, figure=figure, images=images)
 
 
 def _by_threat(audit: Audit) -> list[str]:
     """One sentence per threat of the bounds, then one for all specifications."""
-    words = {one.threat: one.words for one in audit.bounds}
+    words = {bounds.threat: bounds.words for bounds in audit.bounds}
     groups = [
         ([p for p in audit.proofs if p.threat == threat], "image", f" against {words[threat]}")
         for threat in dict.fromkeys(p.threat for p in audit.proofs if p.threat in words)
@@ -325,10 +292,10 @@ def _by_threat(audit: Audit) -> list[str]:
     groups += [(specs, "specification", "")] if specs else []
     sentences = []
     for proofs, thing, against in groups:
-        found = Counter[str](p.answer for p in proofs)
-        verb = "holds" if 1 in (found["holds"], len(proofs)) else "hold"
-        rest = ", ".join(f"{found[answer]} {answer}" for answer in ("violated", "unknown") if found[answer])
-        proven = f"{found['holds']} of {many(len(proofs), thing)} {verb}{against}"
+        number = Counter[str](p.answer for p in proofs)
+        verb = "holds" if 1 in (number["holds"], len(proofs)) else "hold"
+        rest = ", ".join(f"{number[answer]} {answer}" for answer in ("violated", "unknown") if number[answer])
+        proven = f"{number['holds']} of {many(len(proofs), thing)} {verb}{against}"
         sentences.append(f"{proven}{', ' if rest else ''}{rest}.")
     return sentences
 

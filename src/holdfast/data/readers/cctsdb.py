@@ -21,7 +21,7 @@ _Line = tuple[int, str, tuple[float, float, float, float], str]
 
 
 def recognise(path: Path) -> str:
-    """Reason why a path is a dataset of such lines, empty if it is not."""
+    """Why a path is a dataset of such lines, empty if it is not."""
     if path.is_file():
         return "a text file of `file;x1;y1;x2;y2;class` lines" if _looks_like_it(path) else ""
     names = ", ".join(file.name for file in _files(path).values())
@@ -61,9 +61,7 @@ def cctsdb(path: Path, *, split: str | None = None) -> Dataset:
             message = f"no file {folder / name}; the image is skipped"
             problems.add(kinds.MISSING_FILE, f"{file}:{first_lines[name]}", message)
     files.note_unlabelled(folder, rows, f"no line in {file.name}", problems)
-    return Dataset(
-        files.data_name(path), "cctsdb", "detect", classes, entries=tuple(entries), problems=tuple(problems)
-    )
+    return files.dataset_of(path, "cctsdb", "detect", classes, entries, problems)
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -100,10 +98,8 @@ def _lines(file: Path, problems: Problems) -> list[_Line]:
 
 def recognise_yolo(path: Path) -> str:
     """Why a path is a CCTSDB-YOLO benchmark, empty if it is not."""
-    benchmarks = _benchmarks(path)
-    return (
-        f"has images/ and gt_labels/ in {', '.join(name or '.' for name in benchmarks)}" if benchmarks else ""
-    )
+    names = ", ".join(name or "." for name in _benchmarks(path))
+    return f"has images/ and gt_labels/ in {names}" if names else ""
 
 
 @stage("reader", recognise=recognise_yolo, task="single", rank=15)
@@ -128,14 +124,7 @@ def cctsdb_yolo(path: Path, *, split: str | None = None) -> Dataset:
         if name not in used:
             message = "no image of this name; the label is skipped"
             problems.add(kinds.LABEL_WITHOUT_IMAGE, root / "gt_labels" / name, message)
-    return Dataset(
-        name=files.data_name(path),
-        format="cctsdb-yolo",
-        task="single",
-        classes=CLASSES,
-        entries=tuple(entries),
-        problems=tuple(problems),
-    )
+    return files.dataset_of(path, "cctsdb-yolo", "single", CLASSES, entries, problems)
 
 
 def _benchmarks(path: Path) -> dict[str, Path]:

@@ -40,9 +40,7 @@ def coco(path: Path, *, split: str | None = None, image_folder: Path | None = No
     index, classes = _categories(content["categories"], str(file), problems)
     rows = _annotations(content, index, file, problems)
     entries = _entries(content["images"], rows, file, image_folder, problems)
-    return Dataset(
-        files.data_name(path), "coco", "detect", classes=classes, entries=entries, problems=tuple(problems)
-    )
+    return files.dataset_of(path, "coco", "detect", classes, entries, problems)
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -85,10 +83,10 @@ def _parse(file: Path) -> dict[str, list[Any]]:
     required = ("images", "annotations", "categories")
     missing = [key for key in required if not isinstance(content.get(key), list)]
     if missing:
-        raise DataError(
-            f"{file}: not a COCO dataset: expected lists under {', '.join(required)}; "
+        keys = (
             f"missing {', '.join(missing)}; got the keys {', '.join(map(str, list(content)[:8])) or 'none'}"
         )
+        raise DataError(f"{file}: not a COCO dataset: expected lists under {', '.join(required)}; {keys}")
     for key in required:
         for number, item in enumerate(content[key]):
             if not isinstance(item, dict):
@@ -123,7 +121,6 @@ def _categories(
 def _annotations(
     content: dict[str, list[Any]], index: dict[Any, int], file: Path, problems: Problems
 ) -> dict[Any, list[BoxRow]]:
-    """The usable boxes by image id."""
     sizes = {_hashable(item.get("id")): _size(item) for item in content["images"]}
     rows: dict[Any, list[BoxRow]] = defaultdict(list)
     ids = Counter(_hashable(item["id"]) for item in content["annotations"] if "id" in item)
@@ -143,7 +140,6 @@ def _annotations(
 def _row(
     item: dict[str, Any], has_image: bool, index: dict[Any, int], where: str, problems: Problems
 ) -> BoxRow | None:
-    """The box of an annotation; None after adding a problem."""
     category, box = index.get(_hashable(item.get("category_id"))), item.get("bbox")
     if not has_image:
         message = f"image id {item.get('image_id')!r} is not in the list of images; the box is skipped"
@@ -167,12 +163,12 @@ def _row(
 
 
 def _entries(
-    images: list[dict[str, Any]],
+    images: list[Any],
     rows: dict[Any, list[BoxRow]],
     file: Path,
     image_folder: Path | None,
     problems: Problems,
-) -> tuple[FileEntry, ...]:
+) -> list[FileEntry]:
     disk = files.FolderIndex()
     names = [item["file_name"] for item in images if isinstance(item.get("file_name"), str)]
     split = file.stem.removeprefix("instances_")  # images are in one of the usual folders
@@ -199,7 +195,7 @@ def _entries(
         ids.add(key)
         listed.add(str(name))
     files.note_unlabelled(folder, listed, f"not in {file.name}", problems)
-    return tuple(entries)
+    return entries
 
 
 def _size(item: dict[str, Any]) -> Size | None:
@@ -218,5 +214,5 @@ def ids_of(path: Path, split: str | None = None) -> tuple[dict[str, int], dict[s
     content = _parse(files.choose_file(path, _files, split, Problems(), "no COCO json found"))
     images = {str(item.get("file_name")): item.get("id") for item in content["images"]}
     categories = {str(item.get("name")): item.get("id") for item in content["categories"]}
-    integer_ids = [{k: v for k, v in ids.items() if isinstance(v, int)} for ids in (images, categories)]
-    return integer_ids[0], integer_ids[1]
+    whole = ({name: key for name, key in ids.items() if isinstance(key, int)} for ids in (images, categories))
+    return next(whole), next(whole)

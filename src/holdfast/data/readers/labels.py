@@ -30,23 +30,20 @@ def recognise_folder(path: Path) -> str:
 def folder(path: Path, *, split: str | None = None) -> Dataset:
     """The dataset of a folder with a subfolder of images for each class."""
     problems = Problems()
-    root = path
     splits = _splits(path) if path.is_dir() else {}
-    if splits or split is not None:
-        root = files.choose_split(splits, split, path, problems)
+    chosen = splits or split is not None
+    root = files.choose_split(splits, split, path, problems) if chosen else path
     classes = _classes(root) if root.is_dir() else []
     if not classes:
         raise DataError(f"{path}: no sub folders with images found; expected one per class")
-    entries = tuple(
+    entries = [
         FileEntry(f"{place.name}/{name}", str(place / name), StoredLabel(index))
         for index, place in enumerate(classes)
         for name in files.image_names(place)
-    )
+    ]
     files.note_unlabelled(root, (), "is in no class folder", problems)
-    names = tuple(place.name for place in classes)
-    return Dataset(
-        files.data_name(path), "folder", "classify", classes=names, entries=entries, problems=tuple(problems)
-    )
+    names = (place.name for place in classes)
+    return files.dataset_of(path, "folder", "classify", names, entries, problems)
 
 
 def _classes(path: Path) -> list[Path]:
@@ -71,10 +68,8 @@ def recognise_listing(path: Path) -> str:
     """Why a path is a listing, empty if it is not."""
     if path.is_file():
         return "a text file of `file label` lines" if _looks_like_listing(path) else ""
-    listings = _files(path)
-    return (
-        f"has {', '.join(file.name for file in listings.values())} of `file label` lines" if listings else ""
-    )
+    names = ", ".join(file.name for file in _files(path).values())
+    return f"has {names} of `file label` lines" if names else ""
 
 
 @stage("reader", recognise=recognise_listing, task="classify", rank=60)
@@ -111,9 +106,7 @@ def listing(path: Path, *, split: str | None = None) -> Dataset:
         listed.add(name)
     if place != here.parent:
         files.note_unlabelled(place, listed, f"not in {file.name}", problems)
-    return Dataset(
-        files.data_name(path), "listing", "classify", names, entries=tuple(entries), problems=tuple(problems)
-    )
+    return files.dataset_of(path, "listing", "classify", names, entries, problems)
 
 
 def _files(folder: Path) -> dict[str, Path]:

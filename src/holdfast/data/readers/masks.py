@@ -1,5 +1,6 @@
 """Images and masks: a folder of images and one of single-channel pictures whose values are class ids."""
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,17 +40,13 @@ def masks(path: Path, *, split: str | None = None) -> Dataset:
     """
     problems = Problems()
     config = files.find_yaml(path, _stated) if path.is_dir() else path
-    names: dict[int, str] = {}
-    stated: Any = None
     if config is not None:
         content = files.read_yaml(config)
         listed = content.get("classes", content.get("names"))
         names = files.numbered(listed, content.get("nc"), config) if listed is not None else {}
-        stated = content.get("ignore_index")
-        pairs = _configured(content, config)
+        stated, pairs = content.get("ignore_index"), _configured(content, config)
     else:
-        pairs = _plain(path)
-        names = files.classes_in(path)
+        stated, pairs, names = None, _plain(path), files.classes_in(path)
     if not pairs:
         raise DataError(
             f"{path}: no images with masks found; looked for a .yaml file with `images` and `masks`, "
@@ -58,16 +55,9 @@ def masks(path: Path, *, split: str | None = None) -> Dataset:
     pair = files.choose_split(pairs, split, config or path, problems)
     ignore = _ignore_index(stated, names, config or path, problems)
     entries = _entries(pair, problems)
-    classes = tuple(names.get(key, f"unused-{key}") for key in range(max(names, default=-1) + 1))
-    return Dataset(
-        name=files.data_name(path),
-        format="masks",
-        task="segment",
-        classes=classes,
-        entries=entries,
-        problems=tuple(problems),
-        ignore_index=ignore,
-    )
+    classes = (names.get(key, f"unused-{key}") for key in range(max(names, default=-1) + 1))
+    dataset = files.dataset_of(path, "masks", "segment", classes, entries, problems)
+    return replace(dataset, ignore_index=ignore)
 
 
 def _stated(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -81,14 +71,12 @@ def _configured(content: dict[str, Any], config: Path) -> dict[str, _Pair]:
     base = files.yaml_base(content, config)
     pairs = {}
     for split, value in stated.items():
-        images, masks = (_resolve(str(value[key]), base) for key in ("images", "masks"))
-        if images and masks:
-            pairs[split] = _Pair(images, masks)
+        folders = [_resolve(str(value[key]), base) for key in ("images", "masks")]
+        if folders[0] and folders[1]:
+            pairs[split] = _Pair(folders[0], folders[1])
     if stated and not pairs:
-        raise DataError(
-            f"{config}: none of the folders it names exists: "
-            f"{', '.join(str(value['images']) for value in stated.values())} in {base}"
-        )
+        images = ", ".join(str(value["images"]) for value in stated.values())
+        raise DataError(f"{config}: none of the folders it names exists: {images} in {base}")
     return pairs
 
 
@@ -134,7 +122,7 @@ def _ignore_index(stated: Any, names: dict[int, str], where: Path, problems: Pro
     return None if IGNORE in names else IGNORE
 
 
-def _entries(pair: _Pair, problems: Problems) -> tuple[FileEntry, ...]:
+def _entries(pair: _Pair, problems: Problems) -> list[FileEntry]:
     masks = [name for name in files.image_names(pair.masks) if not name.lower().endswith(".jpg")]
     by_stem = {_stem(name): name for name in masks}
     entries, used = [], set()
@@ -152,4 +140,4 @@ def _entries(pair: _Pair, problems: Problems) -> tuple[FileEntry, ...]:
     for mask in (mask for mask in by_stem.values() if mask not in used):
         message = "no image of this name; the mask is skipped"
         problems.add(kinds.LABEL_WITHOUT_IMAGE, pair.masks / mask, message)
-    return tuple(entries)
+    return entries

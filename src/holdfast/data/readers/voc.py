@@ -59,9 +59,7 @@ def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dat
     if split is not None and chosen is None:
         selected = _listed(selected, path, split)
     entries = _entries(selected, folder, classes, one_based, problems)
-    return Dataset(
-        files.data_name(path), "voc", "detect", classes=classes, entries=entries, problems=tuple(problems)
-    )
+    return files.dataset_of(path, "voc", "detect", classes, entries, problems)
 
 
 @stage("reader", task="detect")  # only on request: the files do not state their convention
@@ -113,7 +111,7 @@ def _page(file: Path, problems: Problems) -> _Annotation:
     items = enumerate(root.findall("object"), 1)
     objects = [_object(item, number, f"{file}: object {number}", problems) for number, item in items]
     image = (root.findtext("filename") or "").strip().replace("\\", "/").rsplit("/", 1)[-1]
-    return _Annotation(file, image, _size(root), [one for one in objects if one])
+    return _Annotation(file, image, _size(root), [item for item in objects if item])
 
 
 def _object(item: ElementTree.Element, number: int, where: str, problems: Problems) -> _Object | None:
@@ -151,7 +149,7 @@ def _listed(pages: list[_Annotation], path: Path, split: str) -> list[_Annotatio
 
 def _entries(
     pages: list[_Annotation], folder: Path, classes: tuple[str, ...], one_based: bool, problems: Problems
-) -> tuple[FileEntry, ...]:
+) -> list[FileEntry]:
     disk, index = files.FolderIndex(), {name: number for number, name in enumerate(classes)}
     root = folder if folder.name not in ("Annotations", "annotations") else folder.parent
     places = [root / name for name in _IMAGE_FOLDERS]
@@ -177,7 +175,7 @@ def _entries(
     for name in (name for stem, name in by_stem.items() if name not in used and stem not in labelled):
         message = f"no xml file in {folder}; the image is skipped"
         problems.add(kinds.IMAGE_WITHOUT_LABEL, images / name, message)
-    return tuple(entries)
+    return entries
 
 
 def _rows(page: _Annotation, index: dict[str, int], one_based: bool, problems: Problems) -> list[BoxRow]:

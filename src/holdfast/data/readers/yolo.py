@@ -37,8 +37,8 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
         if not splits:
             raise DataError(f"{config}: expected at least one of {', '.join(_KEYS)} with a folder of images")
         value = files.choose_split(splits, split, config, problems)
-        images = _images(value, files.yaml_base(content, config), config, problems)
-        base = Path(os.path.normpath(files.yaml_base(content, config)))
+        base = files.yaml_base(content, config)
+        images, base = _images(value, base, config, problems), Path(os.path.normpath(base))
     else:
         plain = _plain_splits(path)
         if not plain:
@@ -47,8 +47,7 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
             raise DataError(f"{path}: no YOLO dataset found; looked for {looked}")
         _note_unreadable(path, problems)
         names = files.classes_in(path, path / "labels")
-        base = path
-        images = _folder(files.choose_split(plain, split, path, problems))
+        base, images = path, _folder(files.choose_split(plain, split, path, problems))
     rows = _labels(images, names, problems)
     if not names:
         most = max((row.category for boxes in rows.values() for row in boxes), default=-1)
@@ -59,10 +58,7 @@ def yolo(path: Path, *, split: str | None = None) -> Dataset:
         name = image.relative_to(base) if image.is_relative_to(base) else image
         indexed = [row._replace(category=index[row.category]) for row in boxes]
         entries.append(FileEntry(name.as_posix(), str(image), UnitBoxes(pack(indexed))))
-    classes = tuple(names.values())
-    return Dataset(
-        files.data_name(path), "yolo", "detect", classes, entries=tuple(entries), problems=tuple(problems)
-    )
+    return files.dataset_of(path, "yolo", "detect", names.values(), entries, problems)
 
 
 def _note_unreadable(folder: Path, problems: Problems) -> None:
@@ -92,9 +88,8 @@ def _plain_splits(folder: Path) -> dict[str, Path]:
 
 def _has_labels(labels: Path, images: Path) -> bool:
     stems = {name.rpartition(".")[0] for name in files.image_names(images, deep=False)}
-    return labels != images and any(
-        name.endswith(".txt") and name[:-4] in stems for name in files.file_names(labels)
-    )
+    texts = (name[:-4] for name in files.file_names(labels) if name.endswith(".txt"))
+    return labels != images and any(stem in stems for stem in texts)
 
 
 def _images(value: Any, base: Path, config: Path, problems: Problems) -> Sequence[Path]:
@@ -142,8 +137,7 @@ def _labels(images: Sequence[Path], names: dict[int, str], problems: Problems) -
     """The boxes of each image; an image without a label file is a background image, as in training."""
     disk = files.FolderIndex()
     folders = {folder: _labels_folder(folder) for folder in {image.parent for image in images}}
-    rows: dict[Path, list[BoxRow]] = {}
-    used: set[str] = set()
+    rows, used = dict[Path, list[BoxRow]](), set[str]()
     for image in images:
         file = folders[image.parent] / (image.stem + ".txt")
         if str(file) in used:
@@ -165,12 +159,12 @@ def _labels(images: Sequence[Path], names: dict[int, str], problems: Problems) -
 
 
 def _rows(file: Path, names: dict[int, str], problems: Problems) -> list[BoxRow]:
-    rows = []
+    rows: list[BoxRow] = []
     try:
         lines = list(files.lines_of(file))
     except DataError as problem:
         problems.add(kinds.UNREADABLE_LABEL, file, f"{problem}; its boxes are skipped")
-        return []
+        return rows
     for number, line in lines:
         where = f"{file}:{number}"
         row = _row(line, where, problems)

@@ -151,7 +151,7 @@ def _fixed(pixels: Floats) -> NDArray[np.int32]:
 
 
 def weights_of(alpha: Image) -> Tensor:
-    """Tensor in 0..1 of bytes."""
+    """The weights 0..1 of bytes."""
     return alpha.astype(np.float32) * np.float32(1 / 255)
 
 
@@ -190,13 +190,12 @@ def stroke(
     image: Image, points: ArrayLike, width: float, colour: Sequence[int], closed: bool = False
 ) -> None:
     """Draw a polyline of a width given in unit lengths, with round ends."""
-    size = image.shape[0]
-    pixels = max(1, round(width * size / 2))
-    cv2.polylines(image, [fixed(points, size)], closed, tuple(colour), pixels, cv2.LINE_AA, _BITS)
+    pixels = max(1, round(width * image.shape[0] / 2))
+    cv2.polylines(image, [fixed(points, image.shape[0])], closed, tuple(colour), pixels, cv2.LINE_AA, _BITS)
 
 
 def arc(x: float, y: float, rx: float, ry: float, start: float, stop: float, steps: int = 48) -> Floats:
-    """Floats (steps, 2) on an ellipse from `start` to `stop` degrees, clockwise on the screen."""
+    """Points (steps, 2) on an ellipse from `start` to `stop` degrees, clockwise on the screen."""
     t = np.deg2rad(np.linspace(start, stop, steps))
     return np.stack([x + rx * np.cos(t), y + ry * np.sin(t)], axis=1)
 
@@ -211,16 +210,13 @@ def arrow(tail: ArrayLike, width: float, head: float) -> tuple[Floats, Floats]:
 
     The shaft stops inside the head, so that its round end does not stick out of the tip.
     """
-    points = np.asarray(tail, dtype=np.float64)
-    direction = points[-1] - points[-2]
+    shaft = np.array(tail, dtype=np.float64)
+    tip, direction = shaft[-1].copy(), shaft[-1] - shaft[-2]
     direction = direction / np.hypot(direction[0], direction[1])
     normal = np.array([-direction[1], direction[0]])
-    tip = points[-1]
     base = tip - direction * head
-    triangle = np.stack([tip, base + normal * head * 0.72, base - normal * head * 0.72])
-    shaft = points.copy()
     shaft[-1] = base + direction * min(width, head) * 0.1
-    return shaft, triangle
+    return shaft, np.stack([tip, base + normal * head * 0.72, base - normal * head * 0.72])
 
 
 # Fixed noise fields: a window of one is much cheaper than new noise for every scene.

@@ -121,7 +121,6 @@ def _halos(image: Image, glows: list[Glow]) -> None:
 
 
 def _rain(image: Image, rng: np.random.Generator) -> Image:
-    """Streaks of rain over the picture and a little less contrast."""
     height, width = image.shape[:2]
     streaks = np.zeros((height, width), dtype=np.uint8)
     slant = rng.uniform(-0.25, 0.25)
@@ -134,7 +133,6 @@ def _rain(image: Image, rng: np.random.Generator) -> Image:
 
 
 def _lens(image: Image, mood: Conditions, rng: np.random.Generator) -> Image:
-    """The picture with defocus and the motion of the vehicle."""
     out: Image = cv2.GaussianBlur(image, (5, 5) if mood.defocus > 0.8 else (3, 3), mood.defocus)
     if mood.motion:
         size = int(np.ceil(mood.motion)) | 1

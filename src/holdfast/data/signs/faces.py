@@ -33,10 +33,7 @@ def _blank(colour: Ink) -> Image:
 
 
 def _triangle(scale: float, radius: float) -> Floats:
-    """A triangle with corners rounded by `radius` about the centre of the face's inner circle.
-
-    The face fills the square's width.
-    """
+    """A triangle as wide as the square, with corners rounded by `radius`, about its inner circle's centre."""
     centre = np.array([0.0, 0.22])
     corners = centre + (np.array([(0.0, -1.05), (1.06, 0.86), (-1.06, 0.86)]) - centre) * scale
     out = []
@@ -102,7 +99,6 @@ def nearest_size(pixels: float) -> int:
 
 
 def _arrow(width: float, head: float, *parts: ArrayLike) -> Glyph:
-    """An arrow along a path of several parts."""
     shaft, triangle = arrow(np.concatenate(parts), width, head)
 
     def draw(image: Image, ink: Ink) -> None:

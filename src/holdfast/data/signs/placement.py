@@ -18,7 +18,7 @@ _COUNTS: Final = (0.25, 0.30, 0.23, 0.14, 0.08)
 _TRIES: Final = 40
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SignPlacement:
     """One sign to be drawn: its class, centre and side in pixels, and its depth in metres."""
 
@@ -56,9 +56,7 @@ def place_of(
     """A sign of random yaw and roll: most face the driver, few are turned far."""
     yaw, roll = np.clip(shot.rng.normal(0, 13), -38, 38), np.clip(shot.rng.normal(0, 2.2), -7, 7)
     foot = shot.camera.y + shot.camera.focal * shot.camera.height / depth
-    return SignPlacement(
-        label=label, x=x, y=y, size=size, depth=depth, yaw=yaw, roll=roll, foot=foot, mast=mast
-    )
+    return SignPlacement(label, x, y, size, depth, yaw, roll, foot, mast)
 
 
 def _candidate(shot: SceneDrawing, size: float, label: int) -> SignPlacement | None:
@@ -93,11 +91,10 @@ def _below(place: SignPlacement, label: int, rng: np.random.Generator) -> SignPl
 
 def _clear(new: SignPlacement, others: list[SignPlacement], *, shared: SignPlacement | None = None) -> bool:
     """Whether a new sign and its pole stay off the signs and poles that are there."""
-    poles = [other for other in others if other is not shared]
-    return not (
-        any(overlap(new.extent, other.extent) for other in others)
-        or any(overlap(new.pole, other.extent) or overlap(new.extent, other.pole) for other in poles)
-    )
+    if any(overlap(new.extent, other.extent) for other in others):
+        return False
+    apart = [other for other in others if other is not shared]
+    return not any(overlap(new.pole, other.extent) or overlap(new.extent, other.pole) for other in apart)
 
 
 def choose_places(shot: SceneDrawing) -> list[SignPlacement]:

@@ -60,7 +60,6 @@ def _houses(shot: SceneDrawing, side: int) -> None:
 
 
 def _rail(shot: SceneDrawing, x: float) -> None:
-    """A guard rail on short posts."""
     camera = shot.camera
     for z in np.arange(80.0, 4.0, -4.0):
         (foot, bottom), (_, top) = camera.ground(x, z, [0.0, 0.72])
@@ -72,7 +71,6 @@ def _rail(shot: SceneDrawing, x: float) -> None:
 
 
 def _bush(shot: SceneDrawing, x: float, z: float) -> None:
-    """A low bush on the verge."""
     rng, (x, y, scale) = shot.rng, shot.camera.foot(x, z)
     tall = rng.uniform(0.5, 1.5) * scale
     half = tall * rng.uniform(0.9, 1.8) / 2

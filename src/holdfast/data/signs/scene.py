@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import orjson
@@ -12,11 +12,11 @@ from PIL import Image as Pillow
 
 from holdfast.core.errors import DataError, InputError, OutputError
 from holdfast.core.fingerprint import generator
-from holdfast.core.types import Floats, Image, Ints
-from holdfast.data.signs.annotations import coco_annotations
+from holdfast.core.types import Floats, Image, Ints, Size
+from holdfast.data.signs.annotations import coco_content
 from holdfast.data.signs.backdrop import paint_ground, paint_sky, paint_skyline
 from holdfast.data.signs.canvas import CLASSES, GROUP_OF, GROUPS, HEIGHT, SEGMENTS, WIDTH, Camera, Road, blank
-from holdfast.data.signs.conditions import Conditions, SceneDrawing, choose_mood, photograph
+from holdfast.data.signs.conditions import SceneDrawing, choose_mood, photograph
 from holdfast.data.signs.placement import carry, choose_places, clipped, draw_sign, hide, place_of
 from holdfast.data.signs.roadside import paint_roadside
 
@@ -36,9 +36,8 @@ class Scene:
 def stream(name: str, seed: int, index: int) -> np.random.Generator:
     """The generator of one picture; InputError if seed or index is negative."""
     if seed < 0 or index < 0:
-        raise InputError(
-            f"expected a seed and index of 0 or more for {name}, got seed {seed} and index {index}"
-        )
+        got = f"seed {seed} and index {index}"
+        raise InputError(f"expected a seed and index of 0 or more for {name}, got {got}")
     return generator(seed, "signs", name, index)
 
 
@@ -64,11 +63,8 @@ def road_of(rng: np.random.Generator) -> Road:
     return Road(from_right - width, from_right, lanes, setting)
 
 
-def paint(
-    height: int, width: int, camera: Camera, road: Road, mood: Conditions, rng: np.random.Generator
-) -> SceneDrawing:
-    """A picture in progress with all but the signs."""
-    shot = SceneDrawing(blank(height, width), camera, road, mood, rng)
+def paint(shot: SceneDrawing) -> SceneDrawing:
+    """The picture with all but the signs."""
     for layer in (paint_sky, paint_skyline, paint_ground, paint_roadside):
         layer(shot)
     return shot
@@ -78,7 +74,7 @@ def scene(seed: int, index: int) -> Scene:
     """The scene `index` of the endless row `seed`; it depends on nothing else."""
     rng = stream("scene", seed, index)
     mood, camera, road = choose_mood(rng), camera_of(rng), road_of(rng)
-    shot = paint(HEIGHT, WIDTH, camera, road, mood, rng)
+    shot = paint(SceneDrawing(blank(HEIGHT, WIDTH), camera, road, mood, rng))
     places = choose_places(shot)
     for place in places:
         carry(shot, place)
@@ -110,7 +106,7 @@ def render(
     left = rng.uniform(size, WIDTH - size)
     top = np.clip(camera.y - size * rng.uniform(0.2, 2.8), size / 2, HEIGHT * 0.8)
     camera = replace(camera, x=camera.x - left + x, y=camera.y - top + y)
-    shot = paint(side, side, camera, road, mood, rng)
+    shot = paint(SceneDrawing(blank(side, side), camera, road, mood, rng))
     depth = camera.focal * rng.uniform(0.6, 1.1) / size
     place = place_of(shot, label, x, y, size, depth, x)
     carry(shot, place)
@@ -174,10 +170,8 @@ def _claim(folder: Path, images: int, seed: int) -> None:
     present = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
     if present and (_MARK not in present or present - _ENTRIES):
         strange = sorted(present - _ENTRIES) or sorted(present)
-        raise DataError(
-            f"expected an empty folder or one written by this command, got {folder} with {strange[0]!r}; "
-            "choose another folder, or empty this one"
-        )
+        got = f"{folder} with {strange[0]!r}; choose another folder, or empty this one"
+        raise DataError(f"expected an empty folder or one written by this command, got {got}")
     try:
         for part in (folder / "images", folder / "masks"):
             part.mkdir(parents=True, exist_ok=True)
@@ -209,23 +203,18 @@ def make(folder: Path, images: int, seed: int, *, progress: Callable[[int], None
 
 
 def _write(folder: Path, images: int, seed: int, progress: Callable[[int], None]) -> Path:
-    pictures: list[dict[str, Any]] = []
-    annotations: list[dict[str, Any]] = []
+    pictures: list[tuple[str, Size, Floats, list[int]]] = []
     for number in range(images):
         drawing = scene(seed, number)
         name = f"{number:06d}"
         (folder / "images" / f"{name}.jpg").write_bytes(encode(drawing.image))
         Pillow.fromarray(drawing.mask).save(folder / "masks" / f"{name}.png")
-        pictures.append({"id": number + 1, "file_name": f"{name}.jpg", "width": WIDTH, "height": HEIGHT})
-        labels = drawing.classes.tolist()
-        annotations += coco_annotations(drawing.boxes, labels, number + 1, len(annotations) + 1)
+        pictures.append((f"{name}.jpg", Size(WIDTH, HEIGHT), drawing.boxes, drawing.classes.tolist()))
         progress(number + 1)
-    categories = [
-        {"id": index + 1, "name": name, "supercategory": GROUPS[GROUP_OF[index]]}
-        for index, name in enumerate(CLASSES)
-    ]
     info = {"description": "procedural road scenes with traffic signs", "seed": seed, "segments": SEGMENTS}
-    content = {"info": info, "images": pictures, "annotations": annotations, "categories": categories}
+    content = {"info": info, **coco_content(pictures, CLASSES)}
+    for category, group in zip(content["categories"], GROUP_OF, strict=True):
+        category["supercategory"] = GROUPS[group]
     part = folder / "annotations.json.part"
     part.write_bytes(orjson.dumps(content))
     return part.replace(folder / "annotations.json")

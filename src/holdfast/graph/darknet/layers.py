@@ -13,6 +13,7 @@ from holdfast.graph.darknet.sections import Section
 
 EPSILON = 1e-5  # what darknet adds to the variance when it folds a batch normalisation
 Arrays: TypeAlias = Mapping[str, NDArray[np.float32]]
+Names: TypeAlias = Sequence[str]  # of tensors
 
 
 class MapShape(NamedTuple):
@@ -41,9 +42,7 @@ class DarknetLayer:
         """The shapes of the arrays that it takes from the weights file, in the file's order."""
         return {}
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         """The name of the map that its nodes give: `out`, or an input's own name where it does nothing."""
         return inputs[0]
 
@@ -56,8 +55,7 @@ class PlacedLayer(NamedTuple):
     shape: MapShape
 
 
-def _strides(section: Section) -> tuple[int, int]:
-    """Vertical and horizontal stride."""
+def _strides(section: Section) -> tuple[int, int]:  # vertical, horizontal
     stride = section.integer("stride", 1, least=1)
     return section.integer("stride_y", stride, least=1), section.integer("stride_x", stride, least=1)
 
@@ -87,53 +85,34 @@ class _Convolutional(DarknetLayer):
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         source = inputs[0]
         if source.channels % self.groups or self.filters % self.groups:
-            raise self.section.fail(
-                f"expected channels and filters that are multiples of groups={self.groups}, "
-                f"got {source.channels} channels and filters={self.filters}"
-            )
+            expected = f"expected channels and filters that are multiples of groups={self.groups}"
+            got = f"got {source.channels} channels and filters={self.filters}"
+            raise self.section.fail(f"{expected}, {got}")
         # Darknet computes the size of the map as if there were no dilation; that is right only for pad=1
         # and an odd kernel. In other cases it reads past its input, which no other runtime can repeat.
         cells = _windows(source, self.size, 2 * self.padding, self.strides)
         reach, padding = self.dilation * (self.size - 1) + 1, 2 * self.padding * self.dilation
         if cells != _windows(source, reach, padding, self.strides):
-            raise self.section.fail(
-                f"expected pad=1 and an odd size with dilation={self.dilation}, "
-                f"got size={self.size} and padding={self.padding}"
-            )
-        return _not_empty(self.section, source, MapShape(self.filters, *cells))
+            expected = f"expected pad=1 and an odd size with dilation={self.dilation}"
+            raise self.section.fail(f"{expected}, got size={self.size} and padding={self.padding}")
+        return MapShape(self.filters, *cells)
 
     def blocks(self, source: MapShape) -> dict[str, tuple[int, ...]]:
         names = ("bias", "scale", "mean", "variance") if self.batch_normalize else ("bias",)
         kernel = (self.filters, source.channels // self.groups, self.size, self.size)
         return {**dict.fromkeys(names, (self.filters,)), "weights": kernel}
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         # batch normalisation is folded in, in double precision
         weights, bias = arrays["weights"].astype(np.float64), arrays["bias"].astype(np.float64)
         if self.batch_normalize:
             factor, bias = _normalisation(arrays)
             weights = weights * factor[:, None, None, None]
         names = [nodes.constant(f"{out}_weights", weights), nodes.constant(f"{out}_bias", bias)]
-        linear = nodes.add(
-            "Conv",
-            [inputs[0], *names],
-            linear_name(self.activation, out),
-            kernel_shape=[self.size, self.size],
-            strides=self.strides,
-            pads=[self.padding * self.dilation] * 4,
-            dilations=[self.dilation, self.dilation],
-            group=self.groups,
-        )
+        window = {"kernel_shape": [self.size] * 2, "strides": self.strides, "dilations": [self.dilation] * 2}
+        pads, to = [self.padding * self.dilation] * 4, linear_name(self.activation, out)
+        linear = nodes.add("Conv", [inputs[0], *names], to, **window, pads=pads, group=self.groups)
         return nodes.activate(self.activation, linear, out)
-
-
-def _not_empty(section: Section, source: MapShape, shape: MapShape) -> MapShape:
-    if min(shape) < 1:
-        expected = f"expected an input map that its window fits into, got {source}"
-        raise section.fail(f"{expected}; take a larger width and height")
-    return shape
 
 
 def _normalisation(arrays: Arrays) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -143,14 +122,10 @@ def _normalisation(arrays: Arrays) -> tuple[NDArray[np.float64], NDArray[np.floa
 
 
 class _BatchNorm(DarknetLayer):
-    """A batch normalisation of its own."""
-
     def blocks(self, source: MapShape) -> dict[str, tuple[int, ...]]:
         return dict.fromkeys(("bias", "scale", "mean", "variance"), (source.channels,))
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         factor, shift = (values[None, :, None, None] for values in _normalisation(arrays))
         scaled = nodes.add("Mul", [inputs[0], nodes.constant(f"{out}_factor", factor)], f"{out}_scaled")
         return nodes.add("Add", [scaled, nodes.constant(f"{out}_shift", shift)], out)
@@ -168,32 +143,23 @@ class _MaxPool(DarknetLayer):
             raise section.fail(f"expected padding below size={self.size}, got padding={self.padding}")
 
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
-        cells = _windows(inputs[0], self.size, self.padding, self.strides)
-        return _not_empty(self.section, inputs[0], MapShape(inputs[0].channels, *cells))
+        return MapShape(inputs[0].channels, *_windows(inputs[0], self.size, self.padding, self.strides))
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         # Darknet pads the right and bottom by as much as its last window needs, be that more or less than
         # the other half of `padding`; where it needs less than nothing the last pixels are simply not read.
         before = self.padding // 2
-        after = [
-            max(0, (cells - 1) * stride + self.size - side - before)
-            for cells, stride, side in zip(step.shape[1:], self.strides, step.inputs[0][1:], strict=True)
-        ]
+        sides = zip(at.shape[1:], self.strides, at.inputs[0][1:], strict=True)
+        after = [max(0, (cells - 1) * stride + self.size - n - before) for cells, stride, n in sides]
         kernel, pads = [self.size, self.size], [before, before, *after]
         return nodes.add("MaxPool", inputs, out, kernel_shape=kernel, strides=self.strides, pads=pads)
 
 
 class _AvgPool(DarknetLayer):
-    """The mean of every channel over the whole map."""
-
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         return inputs[0]._replace(height=1, width=1)
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         return nodes.add("GlobalAveragePool", inputs, out)
 
 
@@ -209,31 +175,22 @@ class _Upsample(DarknetLayer):
         channels, height, width = inputs[0]
         return MapShape(channels, height * self.stride, width * self.stride)
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         scales = nodes.constant(f"upsample_{self.stride}", [1, 1, self.stride, self.stride])
-        larger = nodes.add(
-            "Resize",
-            [inputs[0], "", scales],
-            out if self.scale == 1.0 else f"{out}_larger",
-            mode="nearest",
-            coordinate_transformation_mode="asymmetric",
-            nearest_mode="floor",
-        )
+        name = out if self.scale == 1.0 else f"{out}_larger"
+        how = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        larger = nodes.add("Resize", [inputs[0], "", scales], name, **how)
         return larger if self.scale == 1.0 else nodes.times(larger, self.scale, out)
 
 
 def _earlier(section: Section, key: str) -> tuple[int, ...]:
-    """The numbers of the earlier layers that a key names."""
     sources = []
     for number in section.numbers(key, int):
         index = section.index + number if number < 0 else number
         if not 0 <= index < section.index:
-            raise section.fail(
-                f"expected {key}= earlier layers (0 to {section.index - 1}, or −1 to −{section.index} "
-                f"counted back), got {number}, that is layer {index}"
-            )
+            allowed = f"0 to {section.index - 1}, or −1 to −{section.index} counted back"
+            got = f"got {number}, that is layer {index}"
+            raise section.fail(f"expected {key}= earlier layers ({allowed}), {got}")
         sources.append(index)
     return tuple(sources)
 
@@ -252,21 +209,18 @@ class _Route(DarknetLayer):
     def shape(self, inputs: Sequence[MapShape]) -> MapShape:
         for source, shape in zip(self.sources, inputs, strict=True):
             if shape[1:] != inputs[0][1:]:
-                raise self.section.fail(
-                    f"expected maps of equal height and width, got {inputs[0]} from layer {self.sources[0]} "
-                    f"and {shape} from layer {source}; take a width and height that are multiples of 32"
-                )
+                got = f"{inputs[0]} from layer {self.sources[0]} and {shape} from layer {source}"
+                advice = "take a width and height that are multiples of 32"
+                raise self.section.fail(f"expected maps of equal height and width, got {got}; {advice}")
             if shape.channels % self.groups:
                 expected = f"expected channels that are a multiple of groups={self.groups}"
                 raise self.section.fail(f"{expected}, got {shape.channels} from layer {source}")
         return inputs[0]._replace(channels=sum(shape.channels for shape in inputs) // self.groups)
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         parts = list(inputs)
         if self.groups > 1:
-            for place, shape in enumerate(step.inputs):
+            for place, shape in enumerate(at.inputs):
                 share = shape.channels // self.groups
                 to = out if len(inputs) == 1 else f"{out}_part{place}"
                 parts[place] = nodes.channels(inputs[place], share * self.group_id, share, to)
@@ -289,19 +243,16 @@ class _Shortcut(DarknetLayer):
                 raise self.section.fail(f"{expected}, got {inputs[0]} and {shape}")
         return inputs[0]
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
-        total, channels = inputs[0], step.shape.channels
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
+        total, channels = inputs[0], at.shape.channels
         for place, name in enumerate(inputs[1:], 1):
-            more = channels - step.inputs[place].channels
+            more = channels - at.inputs[place].channels
             if more < 0:
                 name = nodes.channels(name, 0, channels, f"{out}_fit{place}")
             elif more > 0:
                 pads = nodes.constant(f"channels_{more}", [0, 0, 0, 0, 0, more, 0, 0], np.int64)
                 name = nodes.add("Pad", [name, pads], f"{out}_fit{place}")
-            last = place == len(inputs) - 1
-            to = linear_name(self.activation, out) if last else f"{out}_sum{place}"
+            to = f"{out}_sum{place}" if place < len(inputs) - 1 else linear_name(self.activation, out)
             total = nodes.add("Add", [total, name], to)
         return nodes.activate(self.activation, total, out)
 
@@ -324,23 +275,17 @@ class _Scale(DarknetLayer):
             raise self.section.fail(f"expected {expected} factors before it, got {factors}")
         return scaled
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         linear = nodes.add("Mul", inputs[::-1], linear_name(self.activation, out))
         return nodes.activate(self.activation, linear, out)
 
 
 class _Activate(DarknetLayer):
-    """An activation of its own."""
-
     def __init__(self, section: Section) -> None:
         super().__init__(section)
         self.activation = section.word("activation", "linear")
 
-    def emit(
-        self, nodes: NodeBuilder, step: PlacedLayer, inputs: Sequence[str], out: str, arrays: Arrays
-    ) -> str:
+    def emit(self, nodes: NodeBuilder, at: PlacedLayer, inputs: Names, out: str, arrays: Arrays) -> str:
         return ACTIVATE[self.activation](nodes, inputs[0], out)
 
 
@@ -367,10 +312,8 @@ class Yolo(DarknetLayer):
         """The shape of the map it reads, which must hold its anchors and classes."""
         anchors, expected = len(self.anchors), len(self.anchors) * (5 + self.classes)
         if inputs[0].channels != expected:
-            raise self.section.fail(
-                f"expected filters={expected} before it, {anchors} anchors × (5 + {self.classes} classes), "
-                f"got {inputs[0].channels}"
-            )
+            why = f"{anchors} anchors × (5 + {self.classes} classes), got {inputs[0].channels}"
+            raise self.section.fail(f"expected filters={expected} before it, {why}")
         return inputs[0]
 
 

@@ -42,22 +42,16 @@ class Section:
     def word(self, key: str, default: str | None = None) -> str:
         """The value of a key; its default when it is absent, an error when there is none.
 
-        Darknet takes the first of two equal keys in silence; two that differ are an error here, because a
-        reader of the file cannot know which one counts.
+        Darknet takes the first of two equal keys in silence; here it is an error if they differ.
         """
         matches = [option for option in self.options if option.key == key]
-        if not matches:
-            if default is None:
-                raise self.fail(f"expected {key}=..., got no such line")
-            return default
-        first = matches[0]
+        if not matches and default is None:
+            raise self.fail(f"expected {key}=..., got no such line")
         for other in matches[1:]:
-            if other.value != first.value:
-                raise ModelError(
-                    f"{self.at(other.line)}: {key}={other.value}, but line {first.line} says "
-                    f"{key}={first.value}; keep one of them"
-                )
-        return first.value
+            if other.value != matches[0].value:
+                first = f"line {matches[0].line} says {key}={matches[0].value}"
+                raise ModelError(f"{self.at(other.line)}: {key}={other.value}, but {first}; keep one of them")
+        return matches[0].value if matches else str(default)
 
     def numbers(self, key: str, kind: type[Number], default: Number | None = None) -> tuple[Number, ...]:
         """The value of a key as integers or floats with commas between."""
@@ -94,7 +88,8 @@ def read_sections(path: Path) -> tuple[Section, ...]:
         if line.startswith("["):
             if not line.endswith("]") or len(line) < 3:
                 problems.append(f"line {number}: expected a section like [convolutional], got {text!r}")
-            heads.append((line.strip("[] ").lower(), number))
+            kind = line.strip("[] ").lower()
+            heads.append((SYNONYMS.get(kind, kind), number))
             bodies.append([])
         elif line:
             key, equals, value = (piece.strip() for piece in line.partition("="))
@@ -106,10 +101,8 @@ def read_sections(path: Path) -> tuple[Section, ...]:
                 bodies[-1].append(CfgOption(key, value, number))
     if problems:
         raise ModelError(f"{path}: not a darknet .cfg: " + "; ".join(problems))
-    sections = tuple(
-        Section(path, SYNONYMS.get(kind, kind), index, line, tuple(body))
-        for index, ((kind, line), body) in enumerate(zip(heads, bodies, strict=True), -1)
-    )
+    numbered = enumerate(zip(heads, bodies, strict=True), -1)
+    sections = tuple(Section(path, kind, i, line, tuple(body)) for i, ((kind, line), body) in numbered)
     if not sections:
         raise ModelError(f"{path}: expected a darknet .cfg that starts with [net], got no section at all")
     first = sections[0]
@@ -120,18 +113,21 @@ def read_sections(path: Path) -> tuple[Section, ...]:
     return sections
 
 
-def _read_text(path: Path) -> str:
+def read_bytes(path: Path, what: str) -> bytes:
+    """The content of a darknet file; ModelError if it cannot be read."""
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
-        raise ModelError(f"{path}: no such file; give the path of a darknet .cfg") from None
+        raise ModelError(f"{path}: no such file; give the path of a darknet {what}") from None
     except OSError as problem:
-        raise ModelError(f"{path}: expected a readable darknet .cfg, got: {problem}") from problem
+        raise ModelError(f"{path}: expected a readable darknet {what}, got: {problem}") from problem
+
+
+def _read_text(path: Path) -> str:
+    data = read_bytes(path, ".cfg")
     if b"\0" in data:
-        raise ModelError(
-            f"{path}: expected the text of a darknet .cfg, got binary data; "
-            "give the .cfg first and the .weights second"
-        )
+        advice = "give the .cfg first and the .weights second"
+        raise ModelError(f"{path}: expected the text of a darknet .cfg, got binary data; {advice}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -118,15 +118,13 @@ def _map_pairs(tensors: list[Tensor], width: int, chosen: AnchorsOptions) -> lis
     if len(scores) != half or len(deltas) != half or any(t.ndim != 4 or t.shape[1] % count for t in tensors):
         return []
     scores, deltas = (sorted(group, key=lambda t: -t.shape[2] * t.shape[3]) for group in (scores, deltas))
+
     # (1, A·c, h, w) to rows in the order y, x, anchor: the order of the anchors.
-    rows = [
-        [
-            t[0].reshape(count, -1, *t.shape[2:]).transpose(2, 3, 0, 1).reshape(-1, t.shape[1] // count)
-            for t in group
-        ]
-        for group in (scores, deltas)
-    ]
-    return list(zip(*rows, strict=True))
+    def rows(t: Tensor) -> Tensor:
+        by_anchor = t[0].reshape(count, -1, *t.shape[2:])
+        return np.reshape(by_anchor.transpose(2, 3, 0, 1), (-1, t.shape[1] // count))
+
+    return [(rows(score), rows(delta)) for score, delta in zip(scores, deltas, strict=True)]
 
 
 def _sizes(outputs: Mapping[str, Tensor], count: int, chosen: AnchorsOptions, card: Card) -> Maps:

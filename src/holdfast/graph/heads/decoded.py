@@ -53,11 +53,9 @@ def yolov8(raw: Mapping[str, Tensor], card: Card) -> Detections:
     width = last + chosen.trailing
     if table.ndim != 2 or width not in table.shape:
         more = f" + {chosen.trailing} trailing columns" if chosen.trailing else ""
-        raise wrong(
-            card,
-            f"output {name!r} {value.shape}: expected (1, 4 + {len(card.classes)} classes{more}, boxes) or "
-            'its transpose; correct `classes` in the card (or, with objectness, the head: "yolov5")',
-        )
+        expected = f"expected (1, 4 + {len(card.classes)} classes{more}, boxes) or its transpose"
+        advice = 'correct `classes` in the card (or, with objectness, the head: "yolov5")'
+        raise wrong(card, f"output {name!r} {value.shape}: {expected}; {advice}")
     if chosen.angle and not chosen.trailing:
         raise wrong(card, "angle = true needs a column for the angle: set trailing = 1 in the card")
     rows = table.T if table.shape[0] == width else table
@@ -123,13 +121,10 @@ def boxes(raw: Mapping[str, Tensor], card: Card) -> Detections:
     corners, scores, labels = (_columns if is_table else _separate)(raw, chosen, card)
     labels = labels - chosen.label_offset
     used = np.flatnonzero((scores >= card.score) & (scores > 0) & (labels >= 0))
-    if len(used) and labels[used].max() >= len(card.classes):
-        raise wrong(
-            card,
-            f"a label is {int(labels[used].max())}, but the card names {len(card.classes)} classes (0 to "
-            f"{len(card.classes) - 1}); correct `classes` or `label_offset` in the card (COCO's own ids, "
-            'up to 90, are classes = "coco91")',
-        )
+    if len(used) and labels[used].max() >= (k := len(card.classes)):
+        problem = f"a label is {int(labels[used].max())}, but the card names {k} classes (0 to {k - 1})"
+        hint = 'COCO\'s own ids, up to 90, are classes = "coco91"'
+        raise wrong(card, f"{problem}; correct `classes` or `label_offset` in the card ({hint})")
     unit = np.tile(candidates.pixels(card, chosen.normalised), 2)
     return Detections(corners[used] * unit, scores[used], labels[used])
 
@@ -152,11 +147,9 @@ def _columns(raw: Mapping[str, Tensor], chosen: BoxesOptions, card: Card) -> tup
     table = np.asarray(value, np.float64).reshape(-1, value.shape[-1] if value.ndim else 1)
     form = next((f for f, corners in _CORNERS.items() if set(corners) <= set(names)), None)
     if table.shape[1] != len(names) or form is None or not {"score", "label"} <= set(names):
-        raise wrong(
-            card,
-            f"output {name!r} {value.shape}: expected the columns {names}; say in the card which is which: "
-            'columns = ["x1", "y1", "x2", "y2", "score", "label"] ("-" for one to skip)',
-        )
+        example = 'columns = ["x1", "y1", "x2", "y2", "score", "label"] ("-" for one to skip)'
+        expected = f"expected the columns {names}; say in the card which is which: {example}"
+        raise wrong(card, f"output {name!r} {value.shape}: {expected}")
     coordinates = np.stack([table[:, names.index(column)] for column in _CORNERS[form]], axis=1)
     if "angle" in names and form == "cxcywh":
         coordinates[:, 2:] = candidates.upright_sides(coordinates[:, 2:], table[:, names.index("angle")])

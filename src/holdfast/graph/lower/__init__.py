@@ -14,7 +14,7 @@ from onnx import external_data_helper, helper, inliner, numpy_helper
 from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import STANDARD, load_proto, opset_of
 from holdfast.graph.ir import Array, Net
-from holdfast.graph.lower import conv, curves, linear, matrix, moves
+from holdfast.graph.lower import conv, curves, matrix, moves
 from holdfast.graph.lower.tidy import tidied
 from holdfast.graph.lower.values import (
     Lowering,
@@ -30,13 +30,8 @@ from holdfast.graph.lower.values import (
 )
 from holdfast.graph.nodes import RANDOM, attributes_of, needed
 
-OPERATORS: Mapping[str, Lowering] = {
-    **moves.OPERATORS,
-    **linear.OPERATORS,
-    **matrix.OPERATORS,
-    **conv.OPERATORS,
-    **curves.OPERATORS,
-}
+_TABLES = (moves.OPERATORS, matrix.OPERATORS, conv.OPERATORS, curves.OPERATORS)
+OPERATORS: Mapping[str, Lowering] = {name: lower for table in _TABLES for name, lower in table.items()}
 
 
 class OperatorTable(NamedTuple):
@@ -64,10 +59,9 @@ def lower_nodes(
     uses = Counter([*outputs, *(name for node in nodes for name in node.input)])
     for node in nodes:
         if missing := [name for name in node.input if name and name not in values]:
-            raise ModelError(
-                f"node {node.name or node.output[0]!r}: its input {missing[0]!r} is not an input, a weight "
-                "or an output supported of an earlier node; expected a sorted graph"
-            )
+            where = f"node {node.name or node.output[0]!r}"
+            problem = f"its input {missing[0]!r} is not an input, a weight or an output supported"
+            raise ModelError(f"{where}: {problem} of an earlier node; expected a sorted graph")
         inputs = tuple(values[name] if name else None for name in node.input)
         parsed = node_of(node, inputs, opset, set(outputs), table.aim)
         results = lowered(parsed, node.domain, build, table)
@@ -118,8 +112,7 @@ def lower_onnx(
     input is fixed and folded away; without them every input is free. A Softmax as last layer is an error
     unless `drop_softmax` says that outputs are only compared with each other, which it does not change.
     With `as_evaluated` every operation that a runtime rounds stays a step, fixed inputs included, and the
-    net's `roundoff` is that of the coarsest type in the file. A node that cannot be lowered raises a
-    ModelError that names it.
+    net's `roundoff` is that of the coarsest type in the file. An error names the node that is not supported.
     """
     bounds, is_path = None, isinstance(model, str | Path)
     if lower is not None and upper is not None:
@@ -201,9 +194,8 @@ def prepare_graph(
     parts = zip(graph_inputs, shapes, np.split(index, ends), np.split(template, ends), strict=True)
     for value, shape, own, fill in parts:
         values[value.name] = build.normal(View(own.reshape(shape), fill.reshape(shape)))
-    return PreparedGraph(
-        proto, build, values, free, template.reshape(shapes[0]) if len(shapes) == 1 else template
-    )
+    template = template.reshape(shapes[0]) if len(shapes) == 1 else template
+    return PreparedGraph(proto, build, values, free, template)
 
 
 def _input_shapes(graph_inputs: list[Any], size: int | None) -> list[tuple[int, ...]]:
@@ -217,16 +209,12 @@ def _input_shapes(graph_inputs: list[Any], size: int | None) -> list[tuple[int, 
         only, fixed = shapes[0], prod(d for d in shapes[0] if d is not None)
         if only.count(None) == 1 and fixed and size % fixed == 0:
             shapes[0] = [size // fixed if d is None else d for d in only]
-        elif (
-            only and None not in only and fixed != size and prod(d for d in only[1:] if d is not None) == size
-        ):
+        elif only and None not in only and prod(d or 1 for d in only[1:]) == size != fixed:
             shapes[0] = [1, *only[1:]]  # a batch written into the file
     for value, shape in zip(graph_inputs, shapes, strict=True):
         if None in shape:
-            raise ModelError(
-                f"input {value.name!r}: expected a fixed shape beyond the batch, got "
-                f"{tuple('?' if d is None else d for d in shape)}; export the model with fixed sizes"
-            )
+            got = f"got {tuple('?' if d is None else d for d in shape)}; export the model with fixed sizes"
+            raise ModelError(f"input {value.name!r}: expected a fixed shape beyond the batch, {got}")
     complete = [tuple(int(d) for d in shape if d is not None) for shape in shapes]
     total = sum(prod(s) for s in complete)
     if not complete or (size is not None and total != size):

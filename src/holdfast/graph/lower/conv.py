@@ -1,4 +1,4 @@
-"""Convolutions and averages: Conv, ConvTranspose, AveragePool."""
+"""Convolutions and averages: Conv, ConvTranspose, average pools, means over axes."""
 
 from collections.abc import Mapping
 from math import prod
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.graph.ir import Array, Conv
-from holdfast.graph.lower.linear import scaled
+from holdfast.graph.lower.matrix import scaled, summed
 from holdfast.graph.lower.values import Lowering, Node, StepBuilder, Value, View
 
 
@@ -59,9 +59,7 @@ def window_of(node: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> 
         before.append(low)
         after.append(high)
         out.append(places)
-    return Window(
-        kernel, stride=stride, dilation=dilation, before=tuple(before), after=tuple(after), out=tuple(out)
-    )
+    return Window(kernel, stride, dilation, tuple(before), tuple(after), tuple(out))
 
 
 def convolved(
@@ -79,17 +77,11 @@ def convolved(
         row = view.moved(lambda a: a[:, :, None])
         return convolved(build, row, weight[:, :, None], bias, plane, groups).moved(lambda a: a[:, :, 0])
     source, before, after = _without_border(view, window)
-    conv = Conv(
-        build.step_holding(source, source.shape[1:]),
-        np.ascontiguousarray(weight, np.float64),
-        np.asarray(bias, np.float64),
-        stride=_pair(window.stride),
-        pads=(*_pair(before), *_pair(after)),
-        dilation=_pair(window.dilation),
-        groups=groups,
-        shape=(len(weight), *_pair(window.out)),
-    )
-    return build.all_of(build.emit(conv), (1, len(weight), *window.out))
+    step = build.step_holding(source, source.shape[1:])
+    weight, bias = np.ascontiguousarray(weight, np.float64), np.asarray(bias, np.float64)
+    pads, shape = (*_pair(before), *_pair(after)), (len(weight), *_pair(window.out))
+    conv = Conv(step, weight, bias, _pair(window.stride), pads, _pair(window.dilation), groups, shape)
+    return build.all_of(build.emit(conv), (1, *shape))
 
 
 def _pair(values: tuple[int, ...]) -> tuple[int, int]:
@@ -162,9 +154,7 @@ def _transposed(node: Node, build: StepBuilder) -> list[Value]:
     places = tuple((o - 1 + b) // s + 1 for o, b, s in zip(out, before, stride, strict=True))
     after = tuple(max(p - n, 0) for p, n in zip(places, view.shape[2:], strict=True))
     one = (1,) * axes
-    window = Window(
-        kernel=reach, stride=one, dilation=one, before=tuple(r - 1 for r in reach), after=after, out=places
-    )
+    window = Window(reach, one, one, before=tuple(r - 1 for r in reach), after=after, out=places)
     used = (slice(None), slice(None), *(slice(0, p) for p in places))  # the others reach no output
     view = view.moved(lambda a: a[used])
     channels = weight.shape[1] * groups
@@ -254,4 +244,30 @@ def counts_of(node: Node, spatial: tuple[int, ...], window: Window) -> Array:
     return counts.astype(np.float64)
 
 
-OPERATORS: Mapping[str, Lowering] = {"Conv": _conv, "ConvTranspose": _transposed, "AveragePool": _average}
+def _reduce_mean(node: Node, build: StepBuilder) -> list[Value]:
+    rank = len(node.view().shape)
+    maps = rank == 4 and {a % rank for a in node.ints("axes", 1) or ()} == {2, 3}
+    if maps and node.attributes.get("keepdims", 1):
+        return _global_average(node, build)
+    return [summed(node, build, mean=True)]
+
+
+def _global_average(node: Node, build: StepBuilder) -> list[Value]:
+    view = node.view()
+    spatial = view.shape[2:]
+    if len(spatial) not in (1, 2):
+        raise node.fail("expected one or two spatial axes")
+    one, none = (1,) * len(spatial), (0,) * len(spatial)
+    window = Window(kernel=spatial, stride=one, dilation=one, before=none, after=none, out=one)
+    channels = view.shape[1]
+    weight = np.full((channels, 1, *spatial), 1.0 / np.prod(spatial))
+    return [convolved(build, view, weight, np.zeros(channels), window, channels)]
+
+
+OPERATORS: Mapping[str, Lowering] = {
+    "Conv": _conv,
+    "ConvTranspose": _transposed,
+    "AveragePool": _average,
+    "GlobalAveragePool": _global_average,
+    "ReduceMean": _reduce_mean,
+}

@@ -12,8 +12,7 @@ import numpy as np
 from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation, Array, Curve, WeightedSum
 from holdfast.graph.lower.conv import check_padding, window_of
-from holdfast.graph.lower.linear import product, scaled, total
-from holdfast.graph.lower.matrix import matmul, reduced, reshaped
+from holdfast.graph.lower.matrix import matmul, product, reduced, reshaped, scaled, total
 from holdfast.graph.lower.values import Index, Lowering, Node, StepBuilder, Value, View, as_view
 
 LARGEST = float(np.finfo(np.float32).max)  # exporters write "no limit" so
@@ -27,10 +26,7 @@ def relu(build: StepBuilder, value: Value) -> Value:
 
 
 def clamp(build: StepBuilder, view: View, limit: Array | float, sign: float) -> Value:
-    """The view bounded from below as bound + relu(view - bound), with sign -1 from above.
-
-    Elements of the limit outside the range of float32 are not bounds.
-    """
+    """Bound + relu(view - bound), with sign -1 from above; limits outside the range of float32 are none."""
     shape = np.broadcast_shapes(view.shape, np.shape(limit))
     bound = np.broadcast_to(np.asarray(limit, np.float64), shape)
     view = as_view(scaled(build, view, np.ones(shape), 0.0))
@@ -201,10 +197,7 @@ def _layer_norm(node: Node, build: StepBuilder) -> list[Value]:
 
 
 def largest(build: StepBuilder, index: Index) -> Index:
-    """The elements that hold the maximum over the last axis of element numbers; -1 never wins.
-
-    Pairs that several windows share are computed once. A row of only -1 gives -1.
-    """
+    """Elements that hold the maximum over the last axis of element numbers; -1 only where all are -1."""
     while index.shape[-1] > 1:
         if index.shape[-1] % 2:
             index = np.concatenate([index, np.full((*index.shape[:-1], 1), -1, np.int64)], axis=-1)
@@ -219,6 +212,7 @@ def largest(build: StepBuilder, index: Index) -> Index:
 def _paired(build: StepBuilder, left: Index, right: Index, both: np.ndarray) -> Index:
     """The elements that hold the maxima of the pairs marked in `both`."""
     pairs = left[both] * (int(right.max()) + 1) + right[both]
+    # pairs that several windows share are computed once
     unique, first, which = np.unique(pairs, return_index=True, return_inverse=True)
     if both.all() and len(unique) == both.size:  # no pair twice: the order and shape stay
         one, other = (View(v[..., 0] if v.shape[-1] == 1 else v) for v in (left, right))
@@ -301,9 +295,7 @@ def _of_all(sign: float) -> Lowering:
         both = [np.broadcast_to(_numbered(build, v), shape) for v in (left, right)]
         return View(largest(build, np.stack(both, axis=-1)))
 
-    return lambda node, build: [
-        reduce(partial(pair, build), (node.value(i) for i in range(len(node.inputs))))
-    ]
+    return lambda node, build: [reduce(partial(pair, build), node.values())]
 
 
 OPERATORS: Mapping[str, Lowering] = {

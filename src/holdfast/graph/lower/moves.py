@@ -102,7 +102,7 @@ def _shape(node: Node, build: StepBuilder) -> list[Value]:
 
 def _concat(node: Node, build: StepBuilder) -> list[Value]:
     axis = int(node.attributes.get("axis", 1))
-    values = [node.value(i) for i in range(len(node.inputs))]
+    values = node.values()
     arrays = [v for v in values if not isinstance(v, View)]
     if len(arrays) == len(values):
         return [np.concatenate(arrays, axis=axis)]

@@ -7,17 +7,8 @@ from math import prod
 
 import numpy as np
 
-from holdfast.graph.ir import (
-    Conv,
-    Dense,
-    FreeInputs,
-    Product,
-    ScaleShift,
-    Selection,
-    Step,
-    WeightedSum,
-    sources_of,
-)
+from holdfast.graph import ir
+from holdfast.graph.ir import Conv, Dense, FreeInputs, ScaleShift, Selection, Step, WeightedSum, sources_of
 
 GROWTH = 2  # a Dense may take over a Take if it becomes at most so much wider
 
@@ -25,8 +16,7 @@ GROWTH = 2  # a Dense may take over a Take if it becomes at most so much wider
 def tidied(steps: Sequence[Step], output: int, as_evaluated: bool = False) -> tuple[Step, ...]:
     """The steps that matter, merged and numbered anew; the last one is the output.
 
-    With `as_evaluated` two steps are merged only if a runtime rounds both together: (x + c) - c stays two
-    sums.
+    With `as_evaluated` only steps that a runtime rounds together are merged: (x + c) - c stays two sums.
     """
     current, last = _alive(list(steps), output)
     while True:
@@ -40,9 +30,7 @@ def tidied(steps: Sequence[Step], output: int, as_evaluated: bool = False) -> tu
             merged.append(better)
         readers = [step for step in merged if 0 in sources_of(step)]
         if len(readers) == 1 and _in_order(readers[0]) and prod(readers[0].shape) == prod(merged[0].shape):
-            merged[0] = FreeInputs(
-                readers[0].shape
-            )  # the inputs in the shape in which their only reader wants them
+            merged[0] = FreeInputs(readers[0].shape)  # the inputs in the shape that their only reader needs
         current, last = _alive(merged, last)
         if not changed:
             return tuple(current)
@@ -84,13 +72,12 @@ def _renumbered(step: Step, number: Callable[[int], int]) -> Step:
         return step
     if isinstance(step, Selection | WeightedSum):
         return replace(step, sources=tuple(number(s) for s in step.sources))
-    if isinstance(step, Product):
+    if isinstance(step, ir.Product):
         return replace(step, left=number(step.left), right=number(step.right))
     return replace(step, source=number(step.source))
 
 
 def _merged(step: Step, before: list[Step], uses: Counter[int], as_evaluated: bool) -> Step:
-    """The step, merged with its source where possible."""
     if as_evaluated and _rounds_differently(step, before):
         return step
     if isinstance(step, ScaleShift):
@@ -200,14 +187,11 @@ def _merged_total(step: WeightedSum, before: list[Step]) -> Step:
     sources, weights = list(step.sources), list(step.weights)
     for i, at in enumerate(sources):
         source = before[at]
-        if (
-            not isinstance(source, ScaleShift)
-            or source.offset.any()
-            or before[source.source].shape != step.shape
-        ):
+        if not isinstance(source, ScaleShift) or before[source.source].shape != step.shape:
             continue
-        if (source.factor == source.factor.flat[0]).all():
-            sources[i], weights[i] = source.source, weights[i] * float(source.factor.flat[0])
+        factor = float(source.factor.flat[0])
+        if not source.offset.any() and (source.factor == factor).all():
+            sources[i], weights[i] = source.source, weights[i] * factor
     if tuple(sources) == step.sources:
         return step
     return replace(step, sources=tuple(sources), weights=tuple(weights))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
 
@@ -75,6 +75,10 @@ class Node:
             raise self.fail(f"expected an input {at}, got none")
         return operand
 
+    def values(self) -> list[Value]:
+        """All inputs, which must be given."""
+        return [self.value(at) for at in range(len(self.inputs))]
+
     def view(self) -> View:
         """The first input, which must depend on the network's input."""
         value = self.value(0)
@@ -108,24 +112,21 @@ class Node:
         return None if value is None else tuple(int(v) for v in value.ravel())
 
 
+@dataclass(eq=False)
 class StepBuilder:
     """The steps emitted so far, and where the numbers of their elements begin."""
 
-    def __init__(
-        self,
-        free: tuple[int, ...],
-        dtype: np.dtype[Any],
-        drop_softmax: bool = False,
-        as_evaluated: bool = False,
-    ) -> None:
-        self.steps: list[Step] = []
-        self.offsets: list[int] = []
-        self.dtype = dtype
-        self.drop_softmax = drop_softmax
-        self.as_evaluated = as_evaluated  # what depends on a fixed input is computed by steps, not folded
+    free: tuple[int, ...]
+    dtype: np.dtype[Any]
+    drop_softmax: bool = False
+    as_evaluated: bool = False  # what depends on a fixed input is computed by steps, not folded
+    steps: list[Step] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
         self._end = 0
         self._selections: dict[tuple[tuple[int, ...], bytes], int] = {}
-        self.emit(FreeInputs(free))
+        self.emit(FreeInputs(self.free))
 
     def emit(self, step: Step) -> int:
         """The number of a new step."""
@@ -252,9 +253,7 @@ def node_of(
             value = value.decode(errors="replace")
         attributes[attribute.name] = value
     last = any(o in outputs for o in node.output)
-    return Node(
-        node.op_type, name, attributes, inputs, outputs=len(node.output), opset=opset, last=last, aim=aim
-    )
+    return Node(node.op_type, name, attributes, inputs, len(node.output), opset, last, aim)
 
 
 def constant_of(node: Node) -> NDArray[Any]:
@@ -297,11 +296,8 @@ def run(node: Node, inputs: tuple[Any, ...]) -> list[NDArray[Any]]:
         raise node.fail("it may draw random numbers inside")
     names = [f"i{i}" if value is not None else "" for i, value in enumerate(inputs)]
     outputs = [f"o{i}" for i in range(node.outputs)]
-    attributes = {
-        name: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
-        for name, value in node.attributes.items()
-    }
-    proto = helper.make_node(node.operator, names, outputs, **attributes)
+    arrays = {k: numpy_helper.from_array(v) for k, v in node.attributes.items() if isinstance(v, np.ndarray)}
+    proto = helper.make_node(node.operator, names, outputs, **{**node.attributes, **arrays})
     feeds = {n: np.asarray(v) for n, v in zip(names, inputs, strict=True) if v is not None}
     model = node_alone(proto, feeds, opset_imports=[helper.make_opsetid("", node.opset)], ir_version=8)
     try:

@@ -3,7 +3,7 @@
 A rewrite is one registered function; adding one is one file here:
 
     @stage("rewrite", family="ceil", systems="…")
-    def ceil(model: ModelProto, context: Context) -> Rewritten: ...
+    def ceil(model: ModelProto, context: RewriteContext) -> RewriteResult: ...
 
 It gets a copy it may change. A rewrite with nothing to change says so by an empty `changed` and gives back
 the model as it came.

@@ -7,8 +7,8 @@ Equations (9) and (10) of the SysNoise paper; ⌊·⌉ rounds halves to the even
 
 The ranges of activations come from one of these METHODS:
 
-min-max                all observed values, asymmetric (ONNX Runtime, TensorFlow Lite)
-percentile             all observed values, clipped to ±T with 99.999 % of |x| below T (ONNX Runtime)
+    min-max                all observed values, asymmetric (ONNX Runtime, TensorFlow Lite)
+    percentile             all observed values, clipped to ±T with 99.999 % of |x| below T (ONNX Runtime)
     entropy                ±T, where clipping loses the least information, symmetric (TensorRT)
     two-sided percentile   all but the outermost 0.01 % at each end, asymmetric
 
@@ -217,10 +217,8 @@ def observe(
         raise CannotRewrite(f"tensor {bad[0]!r} is NaN or infinite on a calibration {unit}")
     means = {name: total / number for name, total in sums.items()}
     variances = {name: np.maximum(squares[name] / number - means[name] ** 2, 0.0) for name in means}
-    statistics = {
-        n: TensorStatistics(low[n], high[n], np.zeros(2 * BINS if histogram else 0, np.int64))
-        for n in tensors
-    }
+    bins = 2 * BINS if histogram else 0
+    statistics = {n: TensorStatistics(low[n], high[n], np.zeros(bins, np.int64)) for n in tensors}
     for feed in images() if histogram else ():
         for name, value in zip(tensors, run(feed), strict=True):
             statistics[name].counts[:] += _binned(value, statistics[name].limit)

@@ -5,8 +5,8 @@ from typing import Any
 from holdfast.core.registry import stage
 from holdfast.graph.inspect import STANDARD
 from holdfast.graph.nodes import attributes_of, drop_attributes, set_attribute
-from holdfast.graph.rewrite.follow.infer import POOLS, PoolWindow, ceils, pooled, windows_of
 from holdfast.graph.rewrite.follow.rules import RULES, was_now
+from holdfast.graph.rewrite.follow.shapes import POOLS, PoolWindow, ceils, pooled, windows_of
 from holdfast.graph.rewrite.follow.walk import GraphWalk, cannot, counted, proven, tidy, title, walk_graph
 from holdfast.graph.rewrite.types import ModelProto, RewriteContext, RewriteResult
 
@@ -116,10 +116,8 @@ def _check_classifier_outputs(walk: GraphWalk) -> None:
             node = walk.nodes[maker]
             source, result = walk.value(node.input[0]), walk.value(node.output[0])
             if node.op_type == "Conv" and set(result.old_shape[2:]) == {1} != set(source.old_shape[2:]):
-                raise cannot(
-                    node,
-                    f"reads a map of fixed size as one window: {was_now(source.axes)} gives "
-                    f"{was_now(result.axes)}, and output {out.name!r} would no longer be one answer",
-                )
+                sizes = f"{was_now(source.axes)} gives {was_now(result.axes)}"
+                why = f"{sizes}, and output {out.name!r} would no longer be one answer"
+                raise cannot(node, f"reads a map of fixed size as one window: {why}")
             ahead.extend(node.input[:1])
         raise cannot(node, f"changes output {out.name!r}: {was_now(walk.value(out.name).axes)}")

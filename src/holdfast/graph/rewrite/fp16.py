@@ -131,9 +131,9 @@ def _round_activations(model: ModelProto, kind: str) -> tuple[str, ...]:
     chosen = _to_round(model)
     after = {}
     for name in chosen:
-        there = helper.make_node("Cast", [name], [f"{name}:{kind}"], name=f"{name}:to-{kind}", to=to)
+        down = helper.make_node("Cast", [name], [f"{name}:{kind}"], name=f"{name}:to-{kind}", to=to)
         back = helper.make_node("Cast", [f"{name}:{kind}"], [f"{name}:rounded"], name=f"{name}:back", to=1)
-        after[name] = (there, back)
+        after[name] = (down, back)
     order = [cast for entry in model.graph.input for cast in after.get(entry.name, ())]
     for node in model.graph.node:
         node.input[:] = [f"{name}:rounded" if name in after else name for name in node.input]

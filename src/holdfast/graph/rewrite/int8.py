@@ -117,9 +117,8 @@ def _observed(
     if statistics is None or (histogram and not statistics.histogram):
         entering = [model.graph.node[layer.place].input[0] for layer in plan.layers]
         watched = list(dict.fromkeys([*plan.readers, *entering]))
-        statistics = calibration.observe(
-            model, watched, context.calibration, context.unit, histogram=histogram
-        )
+        images, unit = context.calibration, context.unit
+        statistics = calibration.observe(model, watched, images, unit, histogram=histogram)
         context.observed[key] = statistics
     return statistics
 
@@ -151,9 +150,8 @@ def _how(plan: QuantPlan, last: int, uneven: list[str]) -> str:
     if uneven:
         how += f", {len(uneven)} of uneven input in float32: {', '.join(uneven[:5])}"
     if plan.in_float32:
-        operators = ", ".join(
-            f"{count} {operator}" for operator, count in sorted(Counter(plan.in_float32).items())
-        )
+        counts = sorted(Counter(plan.in_float32).items())
+        operators = ", ".join(f"{count} {operator}" for operator, count in counts)
         how += f", {_many(len(plan.in_float32), 'node')} behind them in float32: {operators}"
     return how
 
@@ -284,8 +282,8 @@ def int8_dynamic(model: ModelProto, context: RewriteContext) -> RewriteResult:
     if not layers:
         return RewriteResult(original, ())
     changed = tuple(model.graph.node[layer.place].name for layer in layers)
-    count = f"{len(layers)} fully connected layer{'s' if len(layers) > 1 else ''}"
-    how = f"no calibration, per channel, {count} in 8 bits{_describe_float32(model, layers)}"
+    count, rest = _many(len(layers), "fully connected layer"), _describe_float32(model, layers)
+    how = f"no calibration, per channel, {count} in 8 bits{rest}"
     chosen = {layer.place: layer for layer in layers}
     grids: dict[str, tuple[str, str, str]] = {}  # layers that read the same tensor share its grid
     order: list[Any] = []
@@ -326,7 +324,6 @@ def _layers(model: ModelProto) -> list[_Dense]:
 
 
 def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[str, str, str]) -> list[Any]:
-    """The nodes that replace the layer."""
     integers, step, zero = entering
     scale = calibration.symmetric_scale(np.abs(layer.weight).max(axis=0))
     weight = (calibration.quantise(layer.weight, scale, low=-calibration.HIGH) + MIDDLE).astype(np.uint8)

@@ -78,19 +78,8 @@ WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 COMBINING = ("Add", "Sub", "Mul", "Sum", "MatMul")
 AVERAGING = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 MOVING = (
-    *(
-        "MaxPool",
-        "Reshape",
-        "Transpose",
-        "Slice",
-        "Gather",
-        "Split",
-        "Flatten",
-        "Squeeze",
-        "Unsqueeze",
-        "Pad",
-    ),
-    *("Identity", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
+    *("MaxPool", "Reshape", "Transpose", "Slice", "Gather", "Split", "Flatten", "Squeeze", "Unsqueeze"),
+    *("Pad", "Identity", "DepthToSpace", "SpaceToDepth", "Expand", "Tile"),
 )
 # Operators in the second factor of an activation x · g(x): SiLU, Mish, GELU, hard swish
 GATE = ("Sigmoid", "HardSigmoid", "Tanh", "Softplus", "Erf", "Clip", "Relu", "Add", "Mul", "Div")
@@ -120,8 +109,6 @@ class QuantPlan:
 
 @dataclass(frozen=True)
 class _Graph:
-    """A graph with cached lookups."""
-
     nodes: Any
     makers: dict[str, int]  # tensor -> the node that makes it
     constants: dict[str, Any]

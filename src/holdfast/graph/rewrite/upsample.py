@@ -22,15 +22,11 @@ from holdfast.graph.rewrite.types import ModelProto, RewriteContext, RewriteResu
 
 @dataclass(frozen=True)
 class Convention:
-    """How a runtime resizes: by what, and where the centre of a new cell lies among the old ones.
+    """How a runtime resizes: by what, and where the centre of a new cell lies among the old ones."""
 
-    `mode` is nearest or linear; `place` is ONNX's coordinate_transformation_mode, `rounding` its
-    nearest_mode.
-    """
-
-    mode: str
-    place: str
-    rounding: str = "round_prefer_floor"
+    mode: str  # nearest or linear
+    place: str  # coordinate_transformation_mode
+    rounding: str = "round_prefer_floor"  # nearest_mode
 
 
 SAME = 1e-6  # weights that differ by less are the same

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,21 @@ from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, HoldfastError, InputError, UnknownName
 from holdfast.core.language import Question, ScoredQuestion, TextSet
 from holdfast.core.registry import part
-from holdfast.core.sources import code_of
 from holdfast.engine.cells import CellResult, MissingCells, Setup, Work
-from holdfast.graph.artifacts import Artifact, cached_artifact
+from holdfast.graph.artifacts import Artifact
 from holdfast.graph.inspect import load_proto
 from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext, RewriteResult
-from holdfast.graph.session import runtime
 from holdfast.noise.language.open import LIMIT, LanguageSubject, open_language
-from holdfast.noise.suite import PRECISION, NoiseSelection, Reserved, calibration_subset, spread
+from holdfast.noise.suite import (
+    PRECISION,
+    ConvertedGraphs,
+    NoiseSelection,
+    Reserved,
+    calibration_subset,
+    convert_graphs,
+    is_calibrated,
+    spread,
+)
 from holdfast.stages.families import NoiseOption, family, options
 
 DEFAULT = ("fp16", "int8-dynamic", "int8-mixed")  # the paper's Table 5, with both kinds of 8 bits
@@ -29,9 +37,9 @@ BRANCH = "use_cache_branch"  # of a merged graph: whether a past is given
 
 def precisions() -> list[NoiseOption]:
     """All precisions, those that run by default first."""
-    found = {option.name: option for option in options(family(PRECISION))}
-    names = (*DEFAULT, *(name for name in found if name not in DEFAULT))
-    return [dataclasses.replace(found[name], default=name in DEFAULT) for name in names]
+    by_name = {option.name: option for option in options(family(PRECISION))}
+    names = (*DEFAULT, *(name for name in by_name if name not in DEFAULT))
+    return [dataclasses.replace(by_name[name], default=name in DEFAULT) for name in names]
 
 
 def select_precisions(
@@ -56,65 +64,44 @@ def select_precisions(
     return chosen
 
 
-def is_calibrated(precision: str) -> bool:
-    """Whether a precision looks at texts first."""
-    return bool(part("rewrite", precision).facts.get("calibrated", False))
-
-
 def content(question: Question) -> list[list[str]]:
     """What a question says, whatever file it is in."""
     return [[str(question.answer)], *([e.prompt, e.text] for e in question.endings)]
 
 
-def reserve(tested: TextSet, spare: TextSet | None, count: int, given: bool = False) -> Reserved[Question]:
-    """Questions of `spare` that are not tested on; else some of the tested, which are then skipped.
+def reserve(tested: TextSet, others: TextSet | None, count: int, given: bool = False) -> Reserved[Question]:
+    """Questions of `others` that are not tested on; else some of the tested, which are then skipped.
 
-    `spare` may be the whole of which the first are tested, or another set (`given` by the user: then it
-    must do).
+    `others` may contain the tested ones; if the user named it (`given`), it must have more.
     """
-    if spare is not None:
+    if others is not None:
         known = {str(content(q)) for q in tested.questions}
-        free = [q for q in spare.questions if str(content(q)) not in known]
+        free = [q for q in others.questions if str(content(q)) not in known]
         if free:
-            held = spread(free, min(count, len(free)))
-            words = f"{len(held)} questions of {spare.name} that are not tested on"
-            return Reserved(held, f"{words}, each with its right ending")
+            chosen = spread(free, min(count, len(free)))
+            words = f"{len(chosen)} questions of {others.name} that are not tested on"
+            return Reserved(chosen, f"{words}, each with its right ending")
         if given:
             why = "all its questions are tested on; expected a set with other questions"
-            raise InputError(f"--calibration {spare.name}: {why}")
+            raise InputError(f"--calibration {others.name}: {why}")
     if len(tested.questions) < 2:  # nothing would be left to test on
         return Reserved((), "no question that is not tested on")
-    held = calibration_subset(tested.questions, count)
+    chosen = calibration_subset(tested.questions, count)
     words = (
-        f"{len(held)} of the {len(tested.questions)} questions, each with its right ending; calibrated "
+        f"{len(chosen)} of the {len(tested.questions)} questions, each with its right ending; calibrated "
         "precisions skip these questions, and their points lost are relative to fp32 on the others"
     )
-    return Reserved(held, words, frozenset(q.name for q in held))
-
-
-@dataclass(frozen=True)
-class ConvertedGraph:
-    """A rewritten graph on disk; without changes there is nothing to measure."""
-
-    path: Path
-    key: str
-    changed: int
-    how: str
+    return Reserved(chosen, words, frozenset(q.name for q in chosen))
 
 
 def convert_graph(
     subject: LanguageSubject, precision: str, reserved: Reserved[Question], folder: Path
-) -> ConvertedGraph:
+) -> ConvertedGraphs:
     """The graph, rewritten now if it is not there; CannotRewrite if it cannot be."""
-    import onnx
-
     texts = reserved.items if is_calibrated(precision) else None
-    made_by = [precision, part("rewrite", precision).function, code_of("language")]
     calibration = "" if texts is None else fingerprint.of([content(q) for q in texts])
-    versions = [onnx.__version__, runtime().__version__]
-    key = fingerprint.of([subject.sha256, made_by, calibration, *versions])
-    paths, facts = cached_artifact(folder / key[:32], key, lambda: _rewrite(subject, precision, texts))
-    return ConvertedGraph(paths[".onnx"], key, facts["changed"], facts["how"])
+    rewrite = partial(_rewrite, subject, precision, texts)
+    return convert_graphs("language", precision, [subject.sha256, calibration], folder, rewrite)
 
 
 def _rewrite(subject: LanguageSubject, precision: str, texts: Sequence[Question] | None) -> Artifact:
@@ -122,37 +109,30 @@ def _rewrite(subject: LanguageSubject, precision: str, texts: Sequence[Question]
     import onnx
 
     if subject.bytes > LIMIT:
-        raise CannotRewrite(
-            f"the model has {subject.bytes / 1e9:.1f} GB; a converted graph is one file and cannot hold "
-            "more than 2.1 GB"
-        )
+        size = f"the model has {subject.bytes / 1e9:.1f} GB"
+        raise CannotRewrite(f"{size}; a converted graph is one file and cannot hold more than 2.1 GB")
     proto = load_proto(subject.path)
     onnx.load_external_data_for_model(proto, str(subject.path.parent.resolve()))
     context = RewriteContext(unit="text")
     if texts is not None:
         model = open_language(subject.path, subject.tokenizer)
-        fed = [{n: value for n, value in feeds.items() if n != BRANCH} for feeds in model.feeds(texts)]
-        context = RewriteContext(None, lambda: iter(fed), "text")
+        feeds = [{n: v for n, v in inputs.items() if n != BRANCH} for inputs in model.feeds(texts)]
+        context = RewriteContext(None, lambda: iter(feeds), "text")
     with np.errstate(invalid="ignore"):  # of a weight that is NaN comes NaN, and that is reported
-        made: RewriteResult = part("rewrite", precision).function(without_cache_branch(proto), context)
+        rewrite: RewriteResult = part("rewrite", precision).function(without_cache_branch(proto), context)
     try:
-        data = bytes(made.model.SerializeToString())
+        data = bytes(rewrite.model.SerializeToString())
     except Exception as problem:  # protobuf's EncodeError, or ValueError, by its version
         raise CannotRewrite(f"the converted graph cannot be written as one file: {problem}") from problem
-    return Artifact({".onnx": data}, {"changed": len(made.changed), "how": made.how})
+    return Artifact({".onnx": data}, {"changed": len(rewrite.changed), "how": rewrite.how})
 
 
 def without_cache_branch(proto: Any) -> Any:
-    """The graph without the choice between past and no past: no past.
-
-    ONNX Runtime then puts the chosen branch in the place of the If, where its layers can be rewritten.
-    """
+    """The graph always without a past: ONNX Runtime then replaces the If by layers that can be rewritten."""
     from onnx import numpy_helper
 
-    others = [entry for entry in proto.graph.input if entry.name != BRANCH]
-    if len(others) < len(proto.graph.input):
-        del proto.graph.input[:]
-        proto.graph.input.extend(others)
+    for entry in [entry for entry in proto.graph.input if entry.name == BRANCH]:
+        proto.graph.input.remove(entry)
         proto.graph.initializer.append(numpy_helper.from_array(np.array([False]), BRANCH))
     return proto
 
@@ -179,16 +159,13 @@ class OpenModel:
 
 @dataclass(frozen=True)
 class ScoringWork(Work[QuestionBatch, OpenModel]):
-    """The scores of pieces. A problem of a rewritten graph is a result, one of the file itself is raised.
+    """The scores of batches. A problem of a rewritten graph is a result, one of the file itself is raised."""
 
-    The number of threads is part of the work: a resumed run must add up in the same order.
-    """
-
-    threads: int
+    threads: int  # part of the work: a resumed run must add up in the same order
     strict: bool = False
 
     def setups(self) -> list[Setup]:
-        """Everything is the content of a piece."""
+        """Everything is the content of a batch."""
         return [Setup("language", "scores")]
 
     def contents(self, item: QuestionBatch) -> list[Any]:
@@ -205,34 +182,34 @@ class ScoringWork(Work[QuestionBatch, OpenModel]):
         return len(item.questions) * cells, len(item.questions) * found
 
     def compute(self, state: OpenModel, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
-        """The scores of each piece, or {"problem": ...} of a rewritten graph that cannot be run."""
-        for position, (piece, _) in enumerate(batch):
-            source = (piece.subject.path, piece.graph)
+        """The scores of each batch, or {"problem": ...} of a rewritten graph that cannot be run."""
+        for position, (questions, _) in enumerate(batch):
+            source = (questions.subject.path, questions.graph)
             if source not in state.problems:
                 try:
-                    yield CellResult(position, 0, self._scores(state, piece))
+                    yield CellResult(position, 0, self._scores(state, questions))
                     continue
                 except HoldfastError as problem:
-                    if piece.graph is None or self.strict:
+                    if questions.graph is None or self.strict:
                         raise
                     state.problems[source] = str(problem)
             yield CellResult(position, 0, {"problem": state.problems[source]}, stored=False)
 
-    def _scores(self, state: OpenModel, piece: QuestionBatch) -> list[Any]:
-        subject, source = piece.subject, (piece.subject.path, piece.graph)
+    def _scores(self, state: OpenModel, batch: QuestionBatch) -> list[Any]:
+        subject, source = batch.subject, (batch.subject.path, batch.graph)
         if state.source != source:
             state.source, state.model = None, None  # the one before makes room first
-            state.model = open_language(subject.path, subject.tokenizer, self.threads, piece.graph)
+            state.model = open_language(subject.path, subject.tokenizer, self.threads, batch.graph)
             state.source = source
-        if self.strict:
-            for question in piece.questions:
-                state.model.lines(question)  # raises why a question cannot be read
-        found = list(state.model.score_all(piece.questions))
-        for one in found:
-            if self.strict and has_failed(one):
-                why = "the model gives no numbers (NaN)"
-                raise DataError(f"{one.name}: no likelihood at {piece.precision}: {why}")
-        return pack_scores(found)
+        if not self.strict:
+            return pack_scores(list(state.model.score_all(batch.questions)))
+        for question in batch.questions:
+            state.model.lines(question)  # raises why a question cannot be read
+        scores = list(state.model.score_all(batch.questions))
+        if failed := next(filter(has_failed, scores), None):
+            why = "the model gives no numbers (NaN)"
+            raise DataError(f"{failed.name}: no likelihood at {batch.precision}: {why}")
+        return pack_scores(scores)
 
 
 def has_failed(scored: ScoredQuestion) -> bool:

@@ -9,7 +9,7 @@ from holdfast.config.output import say
 from holdfast.config.parser import command_line
 from holdfast.core.errors import InputError
 from holdfast.core.language import TextSet
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.noise.cli import finish, note_aliases, print_estimates, stamp
 from holdfast.noise.language import result
 from holdfast.noise.language.cells import select_precisions
@@ -35,22 +35,25 @@ def language(options: NoiseOptions) -> int:
         graphs, size = graphs_of(prepared)
         say(f"graphs   {graphs} converted graphs ({size / 1e6:.1f} MB) are stored in {options.runs}")
         return code
-    made = dataclasses.replace(measure(prepared, progress), **stamp(command_line(options), began))
-    tables = [result.models_table(made), result.rules_table(made)]
-    for model in reversed(made.models):
-        sets = [result.numbers_table(of, model.model) for of in model.sets]
-        tables = [*sets, result.how_table(model), *tables]
-    tables = [result.rows_csv(made)] if options.csv else tables
-    failed = any(of.failed for model in made.models for of in model.sets)
-    return finish(options, made, result, tables=tables, write=write, messages=_messages(made), failed=failed)
+    suite = dataclasses.replace(measure(prepared, progress), **stamp(command_line(options), began))
+    tables = []
+    for model in suite.models:
+        tables += [result.numbers_table(of, model.model) for of in model.sets]
+        tables.append(result.how_table(model))
+    tables += [result.models_table(suite), result.rules_table(suite)]
+    tables = [result.rows_csv(suite)] if options.csv else tables
+    failed = any(of.failed for model in suite.models for of in model.sets)
+    return finish(
+        options, suite, result, tables=tables, write=write, messages=_messages(suite), failed=failed
+    )
 
 
 def plan_of(options: NoiseOptions) -> LanguagePlan:
     """The plan of the options; InputError for an argument that is neither a model nor a question set."""
     precisions = select_precisions(options.only, options.skip, options.all)
-    files = {word: file_of(word) for word in options.models_data}
-    models = [file for word in options.models_data if (file := files[word]) is not None]
-    words = [word for word in options.models_data if files[word] is None]
+    files = [(word, file_of(word)) for word in options.models_data]
+    models = [file for _, file in files if file is not None]
+    words = [word for word, file in files if file is None]
     folder = next((word for word in words if Path(word).is_dir()), None)
     if folder is not None:
         raise InputError(
@@ -63,21 +66,21 @@ def plan_of(options: NoiseOptions) -> LanguagePlan:
             f"models: {', '.join(map(str, models)) or 'none'}; sets: {', '.join(words) or 'none'}"
         )
     whole = [open_text(Path(word)) for word in words]
-    spare: tuple[TextSet | None, ...] = tuple(whole) if options.images else (None,) * len(whole)
+    calibration: tuple[TextSet | None, ...] = tuple(whole) if options.images else (None,) * len(whole)
     if options.calibration:
-        spare = (open_text(Path(options.calibration)),) * len(whole)
+        calibration = (open_text(Path(options.calibration)),) * len(whole)
     subjects = [language_subject(file) for file in models]
     names = [s.name for s in subjects]
-    for place, one in enumerate(subjects):  # those of one name are distinguished by their folders
-        if names.count(one.name) > 1:
-            folder = one.path.resolve().parent.name
-            subjects[place] = dataclasses.replace(one, name=f"{folder}/{one.name}")
+    for place, subject in enumerate(subjects):  # those of one name are distinguished by their folders
+        if names.count(subject.name) > 1:
+            name = f"{subject.path.resolve().parent.name}/{subject.name}"
+            subjects[place] = dataclasses.replace(subject, name=name)
     return LanguagePlan(
         tuple(subjects),
         tuple(dataclasses.replace(s, questions=s.questions[: options.images]) for s in whole),
         options.runs,
         precisions=precisions,
-        spare=spare,
+        calibration=calibration,
         given=bool(options.calibration),
         calibration_questions=options.calibration_images,
         jobs=options.jobs,
@@ -85,18 +88,18 @@ def plan_of(options: NoiseOptions) -> LanguagePlan:
     )
 
 
-def _messages(made: LanguageSuite) -> Iterable[str]:
+def _messages(suite: LanguageSuite) -> Iterable[str]:
     """The notes on the sets, once where they apply to every model, and on the models."""
     notes: dict[tuple[str, str], list[str]] = {}
-    for model in made.models:
+    for model in suite.models:
         for of in model.sets:
             calibration = [f"static int8 calibrated on {of.calibration}"] if of.calibration else []
             for note in (*of.notes, *calibration):
                 notes.setdefault((of.data, note), []).append(model.model)
     for (data, note), models in notes.items():
-        whose = "" if len(models) == len(made.models) else f"{', '.join(models)} on "
+        whose = "" if len(models) == len(suite.models) else f"{', '.join(models)} on "
         yield f"note     {whose}{data}: {note}"
-    yield from (f"note     {model.model}: {note}" for model in made.models for note in model.notes)
-    for model in made.models:
-        for name in [name for of in model.sets for name in of.failed][:20]:
-            yield f"failed   {model.model}: {name}: no likelihood"
+    yield from (f"note     {model.model}: {note}" for model in suite.models for note in model.notes)
+    for model in suite.models:
+        names = [name for of in model.sets for name in of.failed]
+        yield from (f"failed   {model.model}: {name}: no likelihood" for name in names[:20])

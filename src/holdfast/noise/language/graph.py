@@ -91,28 +91,25 @@ def causal_graph(proto: Any, where: str = "the graph") -> CausalGraph:
 def _ids(inputs: Sequence[TensorInfo], where: str) -> TensorInfo:
     """The input of token numbers: `input_ids`, or the only one of integers that has no other known role."""
     pairs = [v for v in inputs if v.dtype in _INTEGERS and len(v.shape or (0, 0)) == 2]
-    found = [v for v in inputs if v.name == "input_ids"]
-    found = found or [v for v in pairs if v.name not in (_MASK, _POSITIONS)]
-    if len(found) != 1:
-        there = ", ".join(f"{v.name} {v.dtype}" for v in inputs) or "none"
-        raise ModelError(
-            f"{where}: expected a causal language model with an input 'input_ids' of tokens, "
-            f"got inputs: {there}"
-        )
-    _rank(found[0], 2, "(batch, length)", where)
-    if found[0].dtype not in _INTEGERS:
-        raise ModelError(f"{where}: input {found[0].name!r}: expected int64 or int32, got {found[0].dtype}")
-    return found[0]
+    ids = [v for v in inputs if v.name == "input_ids"]
+    ids = ids or [v for v in pairs if v.name not in (_MASK, _POSITIONS)]
+    if len(ids) != 1:
+        got = ", ".join(f"{v.name} {v.dtype}" for v in inputs) or "none"
+        expected = "expected a causal language model with an input 'input_ids' of tokens"
+        raise ModelError(f"{where}: {expected}, got inputs: {got}")
+    _rank(ids[0], 2, "(batch, length)", where)
+    if ids[0].dtype not in _INTEGERS:
+        raise ModelError(f"{where}: input {ids[0].name!r}: expected int64 or int32, got {ids[0].dtype}")
+    return ids[0]
 
 
 def _past(value: TensorInfo, outputs: Sequence[TensorInfo], where: str) -> PastInput:
     _rank(value, 4, "(batch, heads, past, size)", where)
     heads, size = value.shape[1:4:2] or ("?", "?")
     if not isinstance(heads, int) or not isinstance(size, int):
-        raise ModelError(
-            f"{where}: input {value.name!r}: expected the shape (batch, heads, past, size) with heads and "
-            f"size as numbers, got {value.shape}; export it again with fixed heads"
-        )
+        expected = "expected the shape (batch, heads, past, size) with heads and size as numbers"
+        advice = "export it again with fixed heads"
+        raise ModelError(f"{where}: input {value.name!r}: {expected}, got {value.shape}; {advice}")
     match = _PAST.match(value.name)
     rest = match["rest"] if match else ""
     names = {v.name for v in outputs}
@@ -122,24 +119,23 @@ def _past(value: TensorInfo, outputs: Sequence[TensorInfo], where: str) -> PastI
 
 def _logits(outputs: Sequence[TensorInfo], where: str) -> tuple[str, int | None]:
     """The name of the logits and their number of words: `logits`, or the only output of three dimensions."""
-    found = [v for v in outputs if v.name == "logits"] or [
-        v for v in outputs if len(v.shape) == 3 and v.dtype.startswith("float")
-    ]
-    if len(found) != 1:
-        there = ", ".join(f"{v.name} {v.shape}" for v in outputs[:4]) + (", …" if len(outputs) > 4 else "")
+    logits = [v for v in outputs if v.name == "logits"]
+    logits = logits or [v for v in outputs if len(v.shape) == 3 and v.dtype.startswith("float")]
+    if len(logits) != 1:
+        got = ", ".join(f"{v.name} {v.shape}" for v in outputs[:4]) + (", …" if len(outputs) > 4 else "")
         raise ModelError(
-            f"{where}: expected an output 'logits' of shape (batch, length, words), got {there}; "
+            f"{where}: expected an output 'logits' of shape (batch, length, words), got {got}; "
             "export the model with its language-model head"
         )
-    _rank(found[0], 3, "(batch, length, words)", where)
-    if not found[0].dtype.startswith(("float", "bfloat")):
-        raise ModelError(f"{where}: output {found[0].name!r}: expected numbers, got {found[0].dtype}")
-    return found[0].name, _fixed(found[0], 2)
+    _rank(logits[0], 3, "(batch, length, words)", where)
+    if not logits[0].dtype.startswith(("float", "bfloat")):
+        raise ModelError(f"{where}: output {logits[0].name!r}: expected numbers, got {logits[0].dtype}")
+    return logits[0].name, _fixed(logits[0], 2)
 
 
-def _rank(value: TensorInfo | None, rank: int, wanted: str, where: str) -> None:
+def _rank(value: TensorInfo | None, rank: int, layout: str, where: str) -> None:
     if value is not None and len(value.shape or range(rank)) != rank:  # a shape may be unknown
-        raise ModelError(f"{where}: {value.name!r}: expected {rank} dimensions {wanted}, got {value.shape}")
+        raise ModelError(f"{where}: {value.name!r}: expected {rank} dimensions {layout}, got {value.shape}")
 
 
 def _fixed(value: TensorInfo, axis: int) -> int | None:
@@ -148,7 +144,6 @@ def _fixed(value: TensorInfo, axis: int) -> int | None:
 
 
 def _operators(proto: Any) -> Iterator[str]:
-    """Every operator of the graph, of the graphs inside its nodes and of its functions."""
     todo = [proto.graph, *proto.functions]
     while todo:
         for node in todo.pop().node:
@@ -210,27 +205,23 @@ class Runner:
 
     def logits(self, rows: Rows, after: PastState | None = None) -> NDArray[Any]:
         """The logits (rows, longest, words) of rows of tokens, all read behind `after` if it is given."""
-        found = self._run([self.causal.logits], feeds_of(self.causal, rows, after), rows)[0]
-        longest = max(map(len, rows))
-        if found.ndim != 3 or found.shape[1] < longest or found.shape[0] < len(rows):
-            raise ModelError(
-                f"{self.where}: output {self.causal.logits!r}: expected the shape (batch, length, words) for "
-                f"{len(rows)} rows of {longest} tokens, got {found.shape}"
-            )
-        return found[: len(rows), :longest]
+        name, longest = self.causal.logits, max(map(len, rows))
+        logits = self._run([name], feeds_of(self.causal, rows, after), rows)[0]
+        if logits.ndim != 3 or logits.shape[1] < longest or logits.shape[0] < len(rows):
+            shape = f"the shape (batch, length, words) for {len(rows)} rows of {longest} tokens"
+            raise ModelError(f"{self.where}: output {name!r}: expected {shape}, got {logits.shape}")
+        return logits[: len(rows), :longest]
 
     def read(self, ids: Sequence[int]) -> PastState:
         """What the model keeps of one row of tokens, for rows that go on from there."""
         past = self.causal.past
         names = [p.present or "" for p in past]
-        found = self._run(names, feeds_of(self.causal, [ids]), [ids])
-        return PastState(len(ids), {p.name: value[:1] for p, value in zip(past, found, strict=True)})
+        values = self._run(names, feeds_of(self.causal, [ids]), [ids])
+        return PastState(len(ids), {p.name: value[:1] for p, value in zip(past, values, strict=True)})
 
     def _run(self, names: list[str], feeds: Feeds, rows: Rows) -> list[NDArray[Any]]:
         try:
             return [np.asarray(v) for v in self.session.run(names, feeds)]
         except Exception as problem:
-            raise DataError(
-                f"{self.where}: ONNX Runtime cannot run {len(rows)} rows of {max(map(len, rows))} tokens: "
-                f"{condense(problem, 300)}"
-            ) from problem
+            failure = f"ONNX Runtime cannot run {len(rows)} rows of {max(map(len, rows))} tokens"
+            raise DataError(f"{self.where}: {failure}: {condense(problem, 300)}") from problem

@@ -58,10 +58,8 @@ class Tokenizer:
             raise DataError(f"{name}: the ending {ending.text[:40]!r} has no token of its own")
         start = len(self.first) + same
         if start == 0:
-            raise DataError(
-                f"{name}: the prompt is empty and {self.path.name} has no token for the beginning of a text, "
-                "so the first word of the ending cannot be scored"
-            )
+            lack = f"the prompt is empty and {self.path.name} has no token for the beginning of a text"
+            raise DataError(f"{name}: {lack}, so the first word of the ending cannot be scored")
         return EndingTokens((*self.first, *whole), start)
 
 
@@ -70,13 +68,13 @@ def find_tokenizer(model: Path) -> Path:
     stem = model.name.removesuffix(".gz").removesuffix(".onnx")
     folder = model.absolute().parent  # not behind a link: caches keep the files elsewhere
     places = (folder / f"{stem}.tokenizer.json", folder / "tokenizer.json", folder.parent / "tokenizer.json")
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
+    tokenizer = next((place for place in places if place.is_file()), None)
+    if tokenizer is None:
         raise ModelError(
             f"{model}: no tokenizer: looked for {stem}.tokenizer.json and tokenizer.json next to it and for "
             "tokenizer.json in the folder above; put the model's tokenizer.json there"
         )
-    return found
+    return tokenizer
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
@@ -91,8 +89,8 @@ def open_tokenizer(path: Path) -> Tokenizer:
     try:
         encoder = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
     except Exception as problem:  # noqa: BLE001 - tokenizers raises plain Exception
-        said = one_line(problem)[:160]
-        raise InputError(f"{path}: not a tokenizer.json of Hugging Face tokenizers: {said}") from None
+        text = f"{path}: not a tokenizer.json of Hugging Face tokenizers: {one_line(problem)[:160]}"
+        raise InputError(text) from None
     encoder.no_truncation()
     encoder.no_padding()
     vocabulary = encoder.get_vocab(with_added_tokens=True)
@@ -145,28 +143,24 @@ class LanguageModel:
     positions: int | None  # the most tokens it reads; None: no bound is known
     rows: int  # the most rows it is run with at once
     shares: bool  # whether a prompt is read once for all endings
-    notes: tuple[str, ...]  # what was found out or decided when it was opened
+    notes: tuple[str, ...]  # on what opening it has shown or decided
 
     def score(self, question: Question) -> ScoredQuestion:
         """What the model says of one question."""
         return next(self.score_all([question]))
 
     def score_all(self, questions: Iterable[Question]) -> Iterator[ScoredQuestion]:
-        """What the model says of each question, in their order.
-
-        A question that it cannot read (an ending longer than its positions) has likelihoods of NaN.
-        """
+        """What the model says of each question, in their order; NaN for one that it cannot read."""
         remaining = iter(questions)
         while window := list(itertools.islice(remaining, WINDOW)):
             lines = [self._lines_if_any(question) for question in window]
-            for question, own, found in zip(window, lines, self._score_window(lines), strict=True):
+            for question, own, scores in zip(window, lines, self._score_window(lines), strict=True):
                 name, count = question.name, len(question.endings)
                 if not own:
-                    yield ScoredQuestion(
-                        name, (math.nan,) * count, (1,) * count, (1,) * count, (False,) * count
-                    )
+                    ones = (1,) * count
+                    yield ScoredQuestion(name, (math.nan,) * count, ones, ones, (False,) * count)
                     continue
-                totals, greedy = zip(*found, strict=True)
+                totals, greedy = zip(*scores, strict=True)
                 tokens = tuple(line.tokens for line in own)
                 sizes = tuple(max(1, len(ending.text.lstrip().encode())) for ending in question.endings)
                 yield ScoredQuestion(name, totals, tokens, sizes, greedy)
@@ -184,18 +178,12 @@ class LanguageModel:
                 cut += any(self._cut(line, question.name) is not line for line in lines)
             except DataError as problem:
                 problems.append(str(problem))
-        said = []
-        if cut:
-            said.append(f"{_question_count(cut)} longer than {self.positions} tokens cut from the left")
-        if problems:
-            said.append(f"{_question_count(len(problems))} not scored, counted as wrong; first {problems[0]}")
-        return tuple(said)
+        longer = f"{_question_count(cut)} longer than {self.positions} tokens cut from the left"
+        lost = f"{_question_count(len(problems))} not scored, counted as wrong; first {''.join(problems[:1])}"
+        return (*([longer] if cut else []), *([lost] if problems else []))
 
     def feeds(self, questions: Iterable[Question]) -> Iterator[Feeds]:
-        """The model's inputs for each question's right ending, one row a time, for calibration.
-
-        Questions that it cannot read are skipped.
-        """
+        """The model's inputs for the right ending of each question that it can read, one row a time."""
         for question in questions:
             if lines := self._lines_if_any(question):
                 yield feeds_of(self.runner.causal, [lines[question.answer].ids[:-1]])
@@ -212,28 +200,26 @@ class LanguageModel:
         first = self.tokens.first
         surplus = len(line.ids) - 1 - self.positions
         if line.start - surplus < max(1, len(first)):
-            raise DataError(
-                f"{name}: an ending of {line.tokens} tokens does not fit the {self.positions} positions of "
-                f"{self.path.name}"
-            )
+            fit = f"does not fit the {self.positions} positions of {self.path.name}"
+            raise DataError(f"{name}: an ending of {line.tokens} tokens {fit}")
         return EndingTokens((*first, *line.ids[len(first) + surplus :]), line.start - surplus)
 
     def _score_window(self, lines: Sequence[tuple[EndingTokens, ...]]) -> list[list[tuple[float, bool]]]:
-        """Likelihood and greediness of every ending of a window of questions."""
-        found: dict[tuple[int, int], tuple[float, bool]] = {}  # by the places of question and ending
-        single: list[tuple[tuple[int, int], EndingTokens]] = []
+        scores: list[list[Any]] = [[None] * len(own) for own in lines]
+        single: list[tuple[int, int]] = []  # the places of question and ending
         for place, own in enumerate(lines):
             # Before the token that foretells the first ending's first.
             most = min((line.start for line in own), default=1) - 1
             common = _count_shared([line.ids[:most] for line in own]) if self.shares and len(own) > 1 else 0
             if common >= LEAST_SHARED:
-                found |= {(place, ending): one for ending, one in enumerate(self._likelihoods(own, common))}
+                scores[place] = list(self._likelihoods(own, common))
             else:
-                single += [((place, ending), line) for ending, line in enumerate(own)]
-        single.sort(key=lambda item: len(item[1].ids))
-        results = self._likelihoods([line for _, line in single])
-        found |= {places: one for (places, _), one in zip(single, results, strict=True)}
-        return [[found[place, ending] for ending in range(len(own))] for place, own in enumerate(lines)]
+                single += [(place, ending) for ending in range(len(own))]
+        single.sort(key=lambda item: len(lines[item[0]][item[1]].ids))
+        results = self._likelihoods([lines[place][ending] for place, ending in single])
+        for (place, ending), score in zip(single, results, strict=True):
+            scores[place][ending] = score
+        return scores
 
     def _likelihoods(self, lines: Sequence[EndingTokens], common: int = 0) -> Iterator[tuple[float, bool]]:
         """Those of the lines' endings; the `common` tokens that all begin with are read once."""
@@ -250,7 +236,6 @@ def _question_count(questions: int) -> str:
 
 
 def _count_shared(rows: Sequence[Sequence[int]]) -> int:
-    """How many first tokens all rows share."""
     columns = zip(*rows, strict=False)
     return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, columns))
 
@@ -277,11 +262,11 @@ def likelihood(logits: NDArray[Any], targets: Sequence[int], chunk: int = 64) ->
     total, greedy = 0.0, True
     for start in range(0, len(targets), chunk):
         rows = np.asarray(logits[start : start + chunk], dtype=np.float64)
-        wanted = np.asarray(targets[start : start + chunk])
+        expected = np.asarray(targets[start : start + chunk])
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             rows = rows - rows.max(axis=1, keepdims=True)  # an infinite logit gives NaN: reported as such
-            own = rows[np.arange(len(wanted)), wanted] - np.log(np.exp(rows).sum(axis=1))
+            own = rows[np.arange(len(expected)), expected] - np.log(np.exp(rows).sum(axis=1))
         total += float(own.sum())
         usable = ~np.isnan(rows).any(axis=1)
-        greedy = greedy and bool((usable & (rows.argmax(axis=1) == wanted)).all())
+        greedy = greedy and bool((usable & (rows.argmax(axis=1) == expected)).all())
     return total, greedy

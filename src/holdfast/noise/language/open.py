@@ -36,8 +36,8 @@ def open_language(
 ) -> LanguageModel:
     """A causal language model of an ONNX file (or a shipped one by name) with its tokenizer.json.
 
-    The tokenizer is looked for next to the model unless it is given. `graph` is a rewritten graph to run
-    instead of the file's own. What does not behave as a causal language model is a ModelError of one line.
+    The tokenizer is looked for next to the model unless it is given; `graph` is a rewritten graph to run
+    instead of the file's own. ModelError for what does not behave as a causal language model.
     """
     file = find_language(path)
     tokens = open_tokenizer(tokenizer if tokenizer is not None else find_tokenizer(file))
@@ -45,9 +45,7 @@ def open_language(
     proto = load_proto(used)
     causal = causal_graph(proto, str(used))
     _check_vocabulary(tokens, causal.vocabulary, file)  # before hundreds of megabytes are loaded for nothing
-    known = [
-        n for n in (_configured_positions(file), positions_of(proto, causal), causal.length) if n is not None
-    ]
+    bounds = (_configured_positions(file), positions_of(proto, causal), causal.length)
     del proto  # hundreds of megabytes that the session holds again
     source = read_onnx(used) if used.suffix == ".gz" else used
     try:
@@ -56,10 +54,8 @@ def open_language(
         raise ModelError(f"{used}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
     runner = Runner(causal, session, str(used))
     _check_vocabulary(tokens, causal.vocabulary or int(runner.logits([[0]]).shape[2]), file)
-    positions = min(known, default=None)
-    return LanguageModel(
-        path=file, tokens=tokens, runner=runner, positions=positions, **_probe(runner, tokens)
-    )
+    positions = min((n for n in bounds if n is not None), default=None)
+    return LanguageModel(file, tokens, runner, positions=positions, **_probe(runner, tokens))
 
 
 def find_language(path: Path) -> Path:
@@ -71,38 +67,32 @@ def find_language(path: Path) -> Path:
         return known[str(path)]
     if len(path.parts) == 1 and not path.suffix and not path.is_dir():
         raise UnknownName("language model", str(path), known)
-    what = "is a folder" if path.is_dir() else "no such file"
-    raise ModelError(
-        f"{path}: {what}; give the path of an .onnx file or one of: {', '.join(known) or 'none'}"
-    )
+    what, names = "is a folder" if path.is_dir() else "no such file", ", ".join(known) or "none"
+    raise ModelError(f"{path}: {what}; give the path of an .onnx file or one of: {names}")
 
 
 def _check_vocabulary(tokens: Tokenizer, words: int | None, file: Path) -> None:
     if words is not None and tokens.size > words:
+        numbers = f"has token numbers up to {tokens.size - 1}, but the model has {words}"
         raise ModelError(
-            f"{file}: the tokenizer {tokens.path} has token numbers up to {tokens.size - 1}, but the model "
-            f"has {words}: the tokenizer belongs to another model"
+            f"{file}: the tokenizer {tokens.path} {numbers}: the tokenizer belongs to another model"
         )
 
 
 def _configured_positions(file: Path) -> int | None:
-    """The number of positions in the model's config.json, if there is one."""
     folder = file.absolute().parent
     for place in (folder / "config.json", folder.parent / "config.json"):
         try:
             content = json.loads(place.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        found = [content.get(name) for name in _POSITIONS] if isinstance(content, dict) else []
-        return next((n for n in found if isinstance(n, int) and n > 0), None)
+        values = [content.get(name) for name in _POSITIONS] if isinstance(content, dict) else []
+        return next((n for n in values if isinstance(n, int) and n > 0), None)
     return None
 
 
 def _probe(runner: Runner, tokens: Tokenizer) -> dict[str, Any]:
-    """Words, rows, shares and notes of the model, from running a few tokens.
-
-    ModelError if what comes later changes what was said before.
-    """
+    """Words, rows, shares and notes of the model; ModelError if a later token changes earlier logits."""
     text = (*tokens.first, *tokens.encode(_PROBE)) or (0,)
     ids = (text * 8)[: min(8, runner.causal.length or 8)]
     other = (*ids[:-1], (ids[-1] + 1) % tokens.size)
@@ -132,9 +122,8 @@ def _probe(runner: Runner, tokens: Tokenizer) -> dict[str, Any]:
             notes.append("its cached past changes the logits: endings are read without it")
     words = int(logits.shape[2])
     if tokens.size < 0.9 * words:
-        notes.append(
-            f"the model has {words} words, its tokenizer {tokens.size}: check that they belong together"
-        )
+        sizes = f"the model has {words} words, its tokenizer {tokens.size}"
+        notes.append(f"{sizes}: check that they belong together")
     return {"words": words, "rows": rows, "shares": shares, "notes": tuple(notes)}
 
 
@@ -205,11 +194,10 @@ def positions_of(proto: Any, causal: CausalGraph) -> int | None:
         for node in proto.graph.node
         if node.op_type == "Gather" and node.input[0] in sizes and not any(a.i for a in node.attribute)
     }
-    bounds = []
-    for table, numbers in lookups:
-        last = _last_number(proto, causal, numbers)
-        if last is not None:
-            bounds.append(sizes[table][0] - (last - (_TOKENS - 1)))
+    last = {numbers: _last_number(proto, causal, numbers) for _, numbers in lookups}
+    bounds = [
+        sizes[table][0] - (n - (_TOKENS - 1)) for table, name in lookups if (n := last[name]) is not None
+    ]
     return min((bound for bound in bounds if bound > 0), default=None)
 
 
@@ -222,12 +210,10 @@ def _last_number(proto: Any, causal: CausalGraph, numbers: str) -> int | None:
         return None
     try:
         session = open_session(part_of(proto, feeds, [numbers]).SerializeToString(), threads=1)
-        given = {one.name: feeds[one.name] for one in session.get_inputs()}
-        found = np.asarray(session.run([numbers], given)[0])
-    except Exception:  # noqa: BLE001 - then it is not a table of positions that can be told
+        inputs = {entry.name: feeds[entry.name] for entry in session.get_inputs()}
+        value = np.asarray(session.run([numbers], inputs)[0])
+    except Exception:  # noqa: BLE001 - then it is not a table of positions
         return None
-    if found.size < _TOKENS:
-        return None
-    last = found.reshape(-1, found.shape[-1])[0]
+    last = value.reshape(-1, value.shape[-1])[0] if value.size >= _TOKENS else np.zeros(0)
     counted = len(last) == _TOKENS and np.array_equal(np.diff(last), [1] * (_TOKENS - 1))
     return int(last[-1]) if counted else None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from holdfast.metrics.points import lost_text, significance
 from holdfast.noise.language import result
-from holdfast.noise.page import loss_spot, suite_page
+from holdfast.noise.page import loss_card, loss_point, suite_page
 from holdfast.noise.suite import outcome_text
 from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
 from holdfast.report.html import write_page
@@ -58,25 +58,18 @@ def lead(model: result.LanguageNoise) -> str:
 
 
 def _cards(model: result.LanguageNoise) -> list[Card]:
-    shown = [
-        Card(
-            of.data,
-            f"{100 * of.default.clean:.2f}",
-            f"accuracy at fp32, {of.default.rule}, n = {of.questions}",
-        )
-        for of in model.sets[:4]
-    ]
-    worst = result.worst_of(model.sets)
-    if worst is not None:
+    cards = []
+    for of in model.sets[:4]:
+        note = f"accuracy at fp32, {of.default.rule}, n = {of.questions}"
+        cards.append(Card(of.data, f"{100 * of.default.clean:.2f}", note))
+    if worst := result.worst_of(model.sets):
         of, row = worst
         note = f"{row.precision} on {of.data}, n = {row.questions}"
-        number, _, unit = lost_text(row.points_lost or 0.0).partition(" ")
-        shown.append(Card(f"{unit}, worst precision", number, note))
-    return shown
+        cards.append(loss_card("worst precision", row, note))
+    return cards
 
 
 def _card(model: result.LanguageNoise) -> Card:
-    """One of several models: the points lost by its worst precision."""
     worst = result.worst_of(model.sets)
     if worst is None:
         return Card(model.model, "n/a", "no precision could be measured")
@@ -87,19 +80,16 @@ def _card(model: result.LanguageNoise) -> Card:
 
 
 def _alerts(suite: result.LanguageSuite) -> tuple[Alert, ...]:
-    lost = [
-        f"{m.model} does not run at {r.precision} on {s.data}"
-        for m in suite.models
-        for s in m.sets
-        for r in s.default.rows
-        if r.outcome == "impossible"
+    rows = [(m.model, s.data, r) for m in suite.models for s in m.sets for r in s.default.rows]
+    texts = [
+        f"{model} does not run at {row.precision} on {data}"
+        for model, data, row in rows
+        if row.outcome == "impossible"
     ]
-    lost += [
-        f"{m.model}: {count} questions without a likelihood at fp32, counted as wrong"
-        for m in suite.models
-        if (count := sum(len(s.failed) for s in m.sets))
-    ]
-    return tuple(Alert(text, "table") for text in lost)
+    counts = [(m.model, sum(len(s.failed) for s in m.sets)) for m in suite.models]
+    failed = "questions without a likelihood at fp32, counted as wrong"
+    texts += [f"{model}: {count} {failed}" for model, count in counts if count]
+    return tuple(Alert(text, "table") for text in texts)
 
 
 def _table(suite: result.LanguageSuite) -> Section:
@@ -113,8 +103,10 @@ def _table(suite: result.LanguageSuite) -> Section:
 def _details(suite: result.LanguageSuite) -> list[Section]:
     sections = []
     for place, model in enumerate(suite.models, 1):
-        sets = [(f"{s.data} ({s.default.rule})", s.default.rows) for s in model.sets]
-        groups = [ForestGroup(name, [_spot(r) for r in rows]) for name, rows in sets]
+        groups = [
+            ForestGroup(f"{s.data} ({s.default.rule})", [_point(r) for r in s.default.rows])
+            for s in model.sets
+        ]
         chart = forest(groups, title=f"Points of accuracy lost by {model.model}", desc=_READING)
         figures = [Figure("Points of accuracy lost", chart, _READING, wide=True)]
         for of in model.sets:
@@ -127,10 +119,11 @@ def _details(suite: result.LanguageSuite) -> list[Section]:
     return sections
 
 
-def _spot(row: result.PrecisionRow) -> ForestPoint:
+def _point(row: result.PrecisionRow) -> ForestPoint:
+    note = result.notes_of(row)
     if row.points_lost is None:
-        return ForestPoint(row.precision, None, words=outcome_text(row), note=result.notes_of(row))
-    return loss_spot(row.precision, row, row.questions, result.notes_of(row))
+        return ForestPoint(row.precision, None, words=outcome_text(row), note=note)
+    return loss_point(row.precision, row, row.questions, note)
 
 
 def _about(suite: result.LanguageSuite) -> Section:

@@ -63,8 +63,8 @@ class JsonRecord:
 
     def _field(self, field: str) -> Any:
         if field not in self.values:
-            there = ", ".join(self.values) or "none"
-            raise DataError(f"{self.where}: the field {field!r} is missing; fields there: {there}")
+            names = ", ".join(self.values) or "none"
+            raise DataError(f"{self.where}: the field {field!r} is missing; fields there: {names}")
         return self.values[field]
 
 
@@ -90,17 +90,13 @@ def read_unpacked(path: Path) -> bytes:
 
 
 def lines_of(path: Path, data: bytes) -> list[str]:
-    """The lines of UTF-8 text, without their ends; the last one may end without a line break.
-
-    Only a line feed ends a line: a text may hold other characters that Unicode calls line breaks.
-    """
+    """The lines of UTF-8 text; only a line feed ends one, as a text may hold Unicode's other line breaks."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line = data.count(b"\n", 0, problem.start) + 1
-        raise DataError(
-            f"{path}:{line}: expected text in UTF-8, got byte {data[problem.start]:#04x}; save it as UTF-8"
-        ) from None
+        text = f"expected text in UTF-8, got byte {data[problem.start]:#04x}; save it as UTF-8"
+        raise DataError(f"{path}:{line}: {text}") from None
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 
@@ -113,10 +109,8 @@ def records_of(path: Path, lines: Sequence[str]) -> Iterator[JsonRecord]:
         try:
             values = json.loads(line)
         except (ValueError, RecursionError) as problem:
-            said = getattr(problem, "msg", problem)
-            raise DataError(
-                f"{path}:{number}: not valid JSON: {said}; expected one object per line"
-            ) from None
+            text = f"not valid JSON: {getattr(problem, 'msg', problem)}; expected one object per line"
+            raise DataError(f"{path}:{number}: {text}") from None
         if not isinstance(values, dict):
             raise DataError(f"{path}:{number}: expected a JSON object with fields, got {shorten(values)}")
         yield JsonRecord(path, number, values)
@@ -151,12 +145,12 @@ def kind_of(path: Path, lines: Sequence[str], first: JsonRecord | None) -> TextK
             f"{path}:1: expected questions, one JSON object per line (PIQA, LAMBADA, HellaSwag, WinoGrande)"
             f" or HellaSwag's text form of six lines per question; got {shorten(lines[0])}"
         )
-    found = {kind: sum(field in first.values for field in fields) for kind, fields in FIELDS.items()}
-    best = max(found, key=lambda kind: found[kind])  # the order of FIELDS decides a tie
-    if not found[best]:
-        wanted = "; ".join(f"{kind}: {', '.join(fields[:3])}" for kind, fields in FIELDS.items())
-        there = ", ".join(first.values) or "none"
-        raise DataError(f"{first.where}: no set of questions has these fields: {there}; expected {wanted}")
+    counts = {kind: sum(field in first.values for field in fields) for kind, fields in FIELDS.items()}
+    best = max(counts, key=lambda kind: counts[kind])  # the order of FIELDS decides a tie
+    if not counts[best]:
+        expected = "; ".join(f"{kind}: {', '.join(fields[:3])}" for kind, fields in FIELDS.items())
+        names = ", ".join(first.values) or "none"
+        raise DataError(f"{first.where}: no set of questions has these fields: {names}; expected {expected}")
     return best
 
 
@@ -184,20 +178,17 @@ def hellaswag(record: JsonRecord, label: Label | None) -> Question:
         context = f"{record.text('activity_label')}: {record.text('ctx_a')} {later.capitalize()}"
     else:
         context = record.text("ctx")
-    prompt = _without_marks(context)
-    texts = record.texts("endings")
+    prompt, texts = _without_marks(context), record.texts("endings")
     if len(texts) < 2:
         raise DataError(f"{record.where}: 'endings': expected at least two, got {len(texts)}")
     endings = tuple(Ending(prompt, " " + _without_marks(text)) for text in texts)
     if not all(e.prompt.strip() and e.text.strip() for e in endings):
         raise DataError(f"{record.where}: nothing is left of a text when its marks in [ ] are taken out")
-    answer = _answer(record, "label", label, tuple(str(i) for i in range(len(texts))))
-    return Question(record.name, endings, answer)
+    return Question(record.name, endings, _answer(record, "label", label, tuple(map(str, range(len(texts))))))
 
 
 def _without_marks(text: str) -> str:
-    plain = re.sub(r"\[.*?\]", "", text.strip().replace(" [title]", ". "))
-    return plain.replace("  ", " ")
+    return re.sub(r"\[.*?\]", "", text.strip().replace(" [title]", ". ")).replace("  ", " ")
 
 
 def winogrande(record: JsonRecord, label: Label | None) -> Question:
@@ -215,18 +206,13 @@ def winogrande(record: JsonRecord, label: Label | None) -> Question:
 
 
 READERS: dict[TextKind, QuestionReader] = {
-    "piqa": piqa,
-    "lambada": lambada,
-    "hellaswag": hellaswag,
-    "winogrande": winogrande,
-}
+    "piqa": piqa, "lambada": lambada, "hellaswag": hellaswag, "winogrande": winogrande,
+}  # fmt: skip
 
 
 def hellaswag_text(path: Path, lines: Sequence[str]) -> list[Question]:
     """The questions of HellaSwag's text form: context, number of the right ending, four endings."""
-    rows = list(lines)
-    while rows and not rows[-1].strip():
-        rows.pop()
+    rows = lines[: max((n for n, line in enumerate(lines, 1) if line.strip()), default=0)]
     questions = []
     for start in range(0, len(rows), _TEXT_ROWS):
         part = rows[start : start + _TEXT_ROWS]
@@ -242,18 +228,17 @@ def hellaswag_text(path: Path, lines: Sequence[str]) -> list[Question]:
     return questions
 
 
-def _answer(record: JsonRecord, field: str, beside: Label | None, choices: tuple[str, ...]) -> int:
-    """The place of the right ending, from the field or from the labels' file."""
-    if beside is None and field not in record.values:
+def _answer(record: JsonRecord, field: str, label: Label | None, choices: tuple[str, ...]) -> int:
+    if label is None and field not in record.values:
         raise DataError(
             f"{record.where}: the field {field!r} is missing; put it there, or a label file next to it: "
             f"{record.path.name.split('.')[0]}-labels.lst, one per line"
         )
-    given = record.values[field] if beside is None else beside.text
-    text = str(given).strip()
-    if isinstance(given, bool) or text not in choices:
-        where = f"{record.where}: {field!r}" if beside is None else beside.where
-        raise DataError(f"{where}: expected the label {' or '.join(choices)}, got {shorten(given)}")
+    value = record.values[field] if label is None else label.text
+    text = str(value).strip()
+    if isinstance(value, bool) or text not in choices:
+        where = f"{record.where}: {field!r}" if label is None else label.where
+        raise DataError(f"{where}: expected the label {' or '.join(choices)}, got {shorten(value)}")
     return choices.index(text)
 
 
@@ -261,20 +246,8 @@ _SUFFIXES = (".bz2", ".jsonl", ".json", ".txt")
 _LABELS = "-labels.lst"
 
 
-@dataclass(frozen=True)
-class _LabelFile:
-    """The labels of a file next to the questions, one per line."""
-
-    path: Path
-    lines: tuple[Label, ...]
-    data: bytes
-
-
 def open_text(path: Path, limit: int | None = None) -> TextSet:
-    """The questions of a file, or of a shipped set by its name; the first `limit` of them if given.
-
-    The kind is found from the fields of the first line. A line that cannot be used is a DataError naming it.
-    """
+    """The questions of a file or of a shipped set, at most `limit`; DataError names a line that is wrong."""
     if limit is not None and limit < 1:
         raise InputError(f"expected a number of questions of 1 or more, got {limit}")
     file = find_text(path)
@@ -286,12 +259,13 @@ def open_text(path: Path, limit: int | None = None) -> TextSet:
     if next(line for line in lines if line.strip()).lstrip().startswith(("{", "[")):
         records = list(records_of(file, lines))
         kind = kind_of(file, lines, records[0])
-        labels = _labels(file, records, kind)
-        if labels is not None:
-            notes.append(f"labels read from {labels.path.name}")
-            sha256 = of_bytes(f"{sha256}\n{of_bytes(labels.data)}".encode())
-        beside = [None] * len(records) if labels is None else labels.lines
-        pairs = list(zip(records, beside, strict=True))[:limit]
+        labels: Sequence[Label | None] = [None] * len(records)
+        if beside := _label_file(file, records[0], kind):
+            data = read_label_bytes(beside, 64 << 20)
+            labels = _labels(beside, data, len(records), file)
+            notes.append(f"labels read from {beside.name}")
+            sha256 = of_bytes(f"{sha256}\n{of_bytes(data)}".encode())
+        pairs = list(zip(records, labels, strict=True))[:limit]
         questions = [READERS[kind](record, label) for record, label in pairs]
     else:
         kind = kind_of(file, lines, None)
@@ -322,23 +296,22 @@ def find_text(path: Path) -> Path:
     raise DataError(f"{path}: no such file; give a question set or one of: {', '.join(shipped) or 'none'}")
 
 
-def _labels(file: Path, records: Sequence[JsonRecord], kind: TextKind) -> _LabelFile | None:
-    """The labels next to the file, when its own records have none; they must be as many as the questions."""
-    if kind == "lambada" or ("answer" if kind == "winogrande" else "label") in records[0].values:
+def _label_file(file: Path, first: JsonRecord, kind: TextKind) -> Path | None:
+    """The file of labels next to the questions, when their own records have none."""
+    if kind == "lambada" or ("answer" if kind == "winogrande" else "label") in first.values:
         return None
     stem = _stem(file)
     names = (f"{stem}{_LABELS}", f"{stem}_labels.lst", f"{stem}.labels.lst", f"{stem}.lst", "labels.lst")
-    path = next((file.parent / name for name in names if (file.parent / name).is_file()), None)
-    if path is None:
-        return None
-    data = read_label_bytes(path, 64 << 20)
+    return next((file.parent / name for name in names if (file.parent / name).is_file()), None)
+
+
+def _labels(path: Path, data: bytes, count: int, file: Path) -> list[Label]:
     numbered = enumerate(lines_of(path, data), 1)
-    lines = tuple(Label(f"{path}:{number}", line) for number, line in numbered if line.strip())
-    if len(lines) != len(records):
-        raise DataError(
-            f"{path}: expected {len(records)} labels, one for each question of {file.name}, got {len(lines)}"
-        )
-    return _LabelFile(path, lines, data)
+    labels = [Label(f"{path}:{number}", line) for number, line in numbered if line.strip()]
+    if len(labels) != count:
+        expected = f"expected {count} labels, one for each question of {file.name}"
+        raise DataError(f"{path}: {expected}, got {len(labels)}")
+    return labels
 
 
 def _stem(file: Path) -> str:

@@ -98,8 +98,8 @@ class LanguageSuite(Result):
     @property
     def worst(self) -> PrecisionRow | None:
         """The row of the precision that loses the most points by the default rule; None without one."""
-        found = worst_of([of for model in self.models for of in model.sets])
-        return found[1] if found else None
+        worst = worst_of([of for model in self.models for of in model.sets])
+        return worst[1] if worst else None
 
     @property
     def table(self) -> Table:
@@ -110,8 +110,8 @@ class LanguageSuite(Result):
         """The row of a precision by the default rule, of the first set and model or of the named ones."""
         for one in (m for m in self.models if model in ("", m.model)):
             for of in (s for s in one.sets if data in ("", s.data)):
-                if found := of.default.row(precision):
-                    return found
+                if row := of.default.row(precision):
+                    return row
                 raise UnknownName("precision", precision, self.precisions)
             raise UnknownName("question set", data, self.sets)
         raise UnknownName("model", model, [m.model for m in self.models])
@@ -121,17 +121,15 @@ class LanguageSuite(Result):
         return SUITES.to_plain(self)
 
     def _summary(self) -> str:
-        found = worst_of([of for model in self.models for of in model.sets])
-        worst = "nothing was measured"
-        if found:
-            of, row = found
-            worst = f"{row.precision} on {of.data}: {lost_text(row.points_lost or 0.0)}"
+        text = "nothing was measured"
+        if worst := worst_of([of for model in self.models for of in model.sets]):
+            of, row = worst
+            text = f"{row.precision} on {of.data}: {lost_text(row.points_lost or 0.0)}"
         models, count = ", ".join(m.model for m in self.models), many(len(self.precisions), "precision")
-        return f"{models} on {', '.join(self.sets)}: {count}, {worst}"
+        return f"{models} on {', '.join(self.sets)}: {count}, {text}"
 
     def _rows(self) -> list[dict[str, Any]]:
-        table = rows_csv(self)
-        return [dict(zip(map(str, table.columns), row, strict=True)) for row in table.rows]
+        return number_rows(self)
 
     def _page(self) -> str:
         return str(look_up("noise.language.page:page")(self))
@@ -139,14 +137,11 @@ class LanguageSuite(Result):
 
 def worst_of(sets: Iterable[SetNoise]) -> tuple[SetNoise, PrecisionRow] | None:
     """The set and the precision that lose the most points by the default rule; None without one."""
-    found = [(s, r) for s in sets for r in s.default.rows if r.points_lost is not None]
-    return max(
-        found, key=lambda one: (one[1].points_lost or 0.0, one[1].clear, one[1].changed or 0), default=None
-    )
+    pairs = [(s, r) for s in sets for r in s.default.rows if r.points_lost is not None]
+    return max(pairs, key=lambda p: (p[1].points_lost or 0.0, p[1].clear, p[1].changed or 0), default=None)
 
 
-MANIFEST = "language.json"
-SUITES = Manifest(MANIFEST, "noise-language", LanguageSuite, "a language run")
+SUITES = Manifest("language.json", "noise-language", LanguageSuite, "a language run")
 as_plain, save, open_suite = SUITES.to_plain, SUITES.save, SUITES.open
 
 
@@ -197,14 +192,16 @@ def how_table(model: LanguageNoise) -> Table:
 
 
 def numbers_table(of: SetNoise, model: str = "") -> Table:
-    """Every precision by every rule: accuracy, points lost with the paired interval, changed answers.
-
-    With the model's name there is a caption.
-    """
+    """Every precision by every rule: accuracy, points lost with the paired interval, changed answers."""
     columns: list[Column[tuple[str, PrecisionRow]]] = [
         Column("precision", get=lambda e: e[1].precision),
         Column("rule", get=lambda e: e[0]),
-        Column("fp32", 2, "accuracy of the unchanged model on the same questions", get=_before),
+        Column(
+            "fp32",
+            2,
+            "accuracy of the unchanged model on the same questions",
+            get=lambda e: _clean_accuracy(e[1]),
+        ),
         Column("accuracy", 2, get=lambda e: None if e[1].value is None else round(100 * e[1].value, 10)),
         Column("points lost", 2, get=lambda e: e[1].points_lost),
         Column("95% interval", get=lambda e: interval_text(e[1].low, e[1].high)),
@@ -217,12 +214,9 @@ def numbers_table(of: SetNoise, model: str = "") -> Table:
     return Table.of(rows, columns, f"{model} on {of.data}: {caption(of)}" if model else "")
 
 
-def _before(scored: tuple[str, PrecisionRow]) -> float | None:
-    """The accuracy of the unchanged model on the questions of this row."""
-    row = scored[1]
-    return (
-        None if row.value is None or row.points_lost is None else round(100 * row.value + row.points_lost, 10)
-    )
+def _clean_accuracy(row: PrecisionRow) -> float | None:
+    known = row.value is not None and row.points_lost is not None
+    return round(100 * (row.value or 0.0) + (row.points_lost or 0.0), 10) if known else None
 
 
 def caption(of: SetNoise) -> str:
@@ -249,6 +243,11 @@ def notes_of(row: PrecisionRow) -> str:
 
 def rows_csv(suite: LanguageSuite) -> Table:
     """All numbers in one table: one row per model, set, rule and precision."""
+    return table_of(number_rows(suite))
+
+
+def number_rows(suite: LanguageSuite) -> list[dict[str, Cell]]:
+    """The rows of the table of all numbers, by the headings of its columns."""
     rows: list[dict[str, Cell]] = []
     for model, of, by in ((m, s, r) for m in suite.models for s in m.sets for r in s.rules):
         clean = PrecisionRow(CLEAN, "measured", value=by.clean, questions=of.questions, failed=len(of.failed))
@@ -260,10 +259,10 @@ def rows_csv(suite: LanguageSuite) -> Table:
             cells["accuracy"] = None if row.value is None else 100 * row.value
             ends = ("points_lost", "low", "high", "changed", "lost", "gained", "failed", "note")
             rows.append(cells | {name: getattr(row, name) for name in ends})
-    return table_of(rows)
+    return rows
 
 
-def estimate_table(found: Sequence[Estimate]) -> Table:
+def estimate_table(estimates: Sequence[Estimate]) -> Table:
     """The estimated cells, time and disk space."""
     columns = [
         Column("model", get=lambda e: e.model),
@@ -280,4 +279,4 @@ def estimate_table(found: Sequence[Estimate]) -> Table:
         "Estimate from a sample that was run in one process with one thread; graphs are converted already, "
         "and cached cells are not run again"
     )
-    return Table.of(found, columns, caption)
+    return Table.of(estimates, columns, caption)

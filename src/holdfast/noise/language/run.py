@@ -38,18 +38,14 @@ IDENTICAL = "all likelihoods are identical to fp32"
 
 @dataclass(frozen=True)
 class LanguagePlan:
-    """Models, question sets, precisions, and the calibration questions of integer precisions.
-
-    `spare` are the calibration questions of each set (None: some of the tested ones, which are then
-    skipped); `given` says that the user named them.
-    """
+    """Models, question sets, precisions, and the calibration questions of integer precisions."""
 
     subjects: tuple[LanguageSubject, ...]
     sets: tuple[TextSet, ...]
     runs: Path
     precisions: tuple[str, ...] = cells.DEFAULT
-    spare: tuple[TextSet | None, ...] = ()
-    given: bool = False
+    calibration: tuple[TextSet | None, ...] = ()  # of each set; None: some of its own, which are then skipped
+    given: bool = False  # whether the user named them
     calibration_questions: int = suite.CALIBRATION_ITEMS
     jobs: int = 1  # worker processes; 0: one per core
     strict: bool = False
@@ -62,19 +58,19 @@ class LanguagePlan:
 
 @dataclass(frozen=True)
 class PrecisionTrial:
-    """One model at one precision on one set; without pieces there is nothing to run, and `note` says why."""
+    """One model at one precision on one set; without batches there is nothing to run, and `note` says why."""
 
     subject: LanguageSubject
     text: TextSet
     precision: str
     outcome: suite.Outcome = "measured"
     note: str = ""
-    pieces: tuple[cells.QuestionBatch, ...] = field(default=(), repr=False)
+    batches: tuple[cells.QuestionBatch, ...] = field(default=(), repr=False)
 
     @property
     def questions(self) -> tuple[Question, ...]:
         """What it is tested on."""
-        return tuple(q for piece in self.pieces for q in piece.questions)
+        return tuple(q for batch in self.batches for q in batch.questions)
 
 
 @dataclass(frozen=True)
@@ -91,53 +87,50 @@ def prepare(plan: LanguagePlan, watch: suite.Watch = suite.no_progress) -> Prepa
     """The trials of a plan; every model is opened once, graphs are rewritten and calibrated here."""
     suite.check_distinct([s.name for s in plan.subjects], "models")
     suite.check_distinct([s.name for s in plan.sets], "sets")
-    spare = plan.spare or (None,) * len(plan.sets)
+    pairs = zip(plan.sets, plan.calibration or (None,) * len(plan.sets), strict=True)
     reserved = {
-        text.name: cells.reserve(text, other, plan.calibration_questions, plan.given)
-        for text, other in zip(plan.sets, spare, strict=True)
+        text.name: cells.reserve(text, other, plan.calibration_questions, plan.given) for text, other in pairs
     }
     notes: dict[tuple[str, str], tuple[str, ...]] = {}
     for subject in plan.subjects:  # what cannot be run at all is reported before anything is built
         model = open_language(subject.path, subject.tokenizer)
         notes[subject.name, ""] = model.notes
         notes |= {(subject.name, text.name): model.notes_on(text.questions) for text in plan.sets}
-    todo = [PrecisionTrial(*one) for one in product(plan.subjects, plan.sets, (CLEAN, *plan.precisions))]
-    done = []
-    with watch("precisions", len(todo), "graphs") as step:
-        for trial in todo:
-            done.append(_build(plan, trial, reserved[trial.text.name]))
+    chosen = list(product(plan.subjects, plan.sets, (CLEAN, *plan.precisions)))
+    trials = []
+    with watch("precisions", len(chosen), "graphs") as step:
+        for subject, text, precision in chosen:
+            trial = PrecisionTrial(subject, text, precision)
+            trials.append(_build(plan, trial, reserved[text.name]))
             step(1, 0)
-    return PreparedLanguage(plan, tuple(done), reserved, notes)
+    return PreparedLanguage(plan, tuple(trials), reserved, notes)
 
 
 def _build(plan: LanguagePlan, trial: PrecisionTrial, reserved: suite.Reserved[Question]) -> PrecisionTrial:
-    """The trial with its graph and its pieces, or with the reason why there are none."""
-    questions, subject = trial.text.questions, trial.subject
+    """The trial with its graph and its batches, or with the reason why there are none."""
+    questions, subject, precision = trial.text.questions, trial.subject, trial.precision
     graph: Path | None = None
     key = note = ""
-    if trial.precision != CLEAN:
+    if precision != CLEAN:
         try:
-            made = cells.convert_graph(
-                subject, trial.precision, reserved, plan.runs / CELLS / suite.REWRITTEN
-            )
+            converted = cells.convert_graph(subject, precision, reserved, plan.runs / CELLS / suite.REWRITTEN)
         except ModelError as problem:
             why = one_line(problem).removeprefix(f"{subject.path}: ")
             return replace(trial, outcome="impossible", note=why)
-        if not made.changed:
-            why = made.how or "the graph has nothing that this precision changes"
+        if not converted.changed:
+            why = converted.how or "the graph has nothing that this precision changes"
             return replace(trial, outcome="no effect", note=why)
-        graph, key, note = made.path, made.key, made.how
-        if cells.is_calibrated(trial.precision):
+        graph, key, note = converted.paths[".onnx"], converted.key, converted.how
+        if suite.is_calibrated(precision):
             questions = tuple(q for q in questions if q.name not in reserved.without)
     parts = [questions[start : start + BATCH] for start in range(0, len(questions), BATCH)]
-    pieces = tuple(cells.QuestionBatch(subject, trial.precision, graph, key, some) for some in parts)
-    return replace(trial, note=note, pieces=pieces)
+    batches = tuple(cells.QuestionBatch(subject, precision, graph, key, part) for part in parts)
+    return replace(trial, note=note, batches=batches)
 
 
 def measure(prepared: PreparedLanguage, watch: suite.Watch = suite.no_progress) -> LanguageSuite:
     """All numbers; a killed run continues where it stopped."""
-    results = run_batches(prepared, watch)
-    plan = prepared.plan
+    plan, results = prepared.plan, run_batches(prepared, watch)
     models = []
     for subject in plan.subjects:
         sets = tuple(_set(prepared, subject.name, text.name, results) for text in plan.sets)
@@ -148,21 +141,21 @@ def measure(prepared: PreparedLanguage, watch: suite.Watch = suite.no_progress) 
 def run_batches(
     prepared: PreparedLanguage, watch: suite.Watch = suite.no_progress
 ) -> dict[cells.QuestionBatch, Any]:
-    """Piece -> its scores as stored, or {"problem": ...} where its model cannot be run."""
+    """Batch -> its scores as stored, or {"problem": ...} where its model cannot be run."""
     plan = prepared.plan
-    pieces = list(dict.fromkeys(piece for trial in prepared.trials for piece in trial.pieces))
+    batches = list(dict.fromkeys(batch for trial in prepared.trials for batch in trial.batches))
     # One number of threads per command, whatever is left to do: sums must add up in the same order.
     work = cells.ScoringWork(max(1, cores() // (plan.jobs or cores())), plan.strict)
-    with watch("language", sum(len(piece.questions) for piece in pieces), "questions") as step:
-        found = run(work, pieces, plan.store, jobs=plan.jobs, progress=step).read()
-    results = dict(zip(pieces, found, strict=True))
-    problems = {piece.graph: result for piece, result in results.items() if isinstance(result, dict)}
-    return {piece: problems.get(piece.graph, result) for piece, result in results.items()}
+    with watch("language", sum(len(batch.questions) for batch in batches), "questions") as step:
+        scores = run(work, batches, plan.store, jobs=plan.jobs, progress=step).read()
+    results = dict(zip(batches, scores, strict=True))
+    problems = {batch.graph: result for batch, result in results.items() if isinstance(result, dict)}
+    return {batch: problems.get(batch.graph, result) for batch, result in results.items()}
 
 
 def scores_of(results: Results, trial: PrecisionTrial) -> list[ScoredQuestion]:
     """The scores of a finished trial, in the order of its questions."""
-    return [one for piece in trial.pieces for one in cells.unpack_scores(results[piece], piece.questions)]
+    return [s for batch in trial.batches for s in cells.unpack_scores(results[batch], batch.questions)]
 
 
 def _set(prepared: PreparedLanguage, model: str, data: str, results: Results) -> SetNoise:
@@ -172,10 +165,9 @@ def _set(prepared: PreparedLanguage, model: str, data: str, results: Results) ->
     failed = tuple(name for name, s in clean.items() if cells.has_failed(s))
     if len(failed) == len(clean):
         why = "".join(f"; {note}" for note in prepared.notes[model, data])
-        raise DataError(
-            f"{model}: gives no likelihood (NaN) for any of the {len(clean)} questions of {data}{why}"
-        )
-    if failed and prepared.plan.strict:  # of pieces that a run without it has left
+        lack = f"gives no likelihood (NaN) for any of the {len(clean)} questions of {data}"
+        raise DataError(f"{model}: {lack}{why}")
+    if failed and prepared.plan.strict:  # of batches that a run without it has left
         raise DataError(f"{failed[0]}: no likelihood of {model} at {CLEAN}; run without --strict to skip it")
     answers = {q.name: q.answer for q in text.questions}
     default = DEFAULT_RULES[text.kind]
@@ -184,7 +176,7 @@ def _set(prepared: PreparedLanguage, model: str, data: str, results: Results) ->
         right = hits(list(clean.values()), [answers[name] for name in clean], rule)
         rows = tuple(_row(t, rule, clean, answers, results) for t in trials[1:])
         rules.append(RuleNoise(rule, float(right.mean()), rows))
-    calibrated = any(cells.is_calibrated(t.precision) for t in trials[1:])
+    calibrated = any(suite.is_calibrated(t.precision) for t in trials[1:])
     # Greedy decoding of a word has no chance level.
     chances = [1 / len(q.endings) if len(q.endings) > 1 else 0.0 for q in text.questions]
     return SetNoise(
@@ -201,16 +193,13 @@ def _set(prepared: PreparedLanguage, model: str, data: str, results: Results) ->
 
 
 def _row(
-    trial: PrecisionTrial,
-    rule: TextRule,
-    clean: Mapping[str, ScoredQuestion],
-    answers: Mapping[str, int],
+    trial: PrecisionTrial, rule: TextRule, clean: Mapping[str, ScoredQuestion], answers: Mapping[str, int],
     results: Results,
-) -> PrecisionRow:
+) -> PrecisionRow:  # fmt: skip
     """The row of a precision: its scores against those of the unchanged model, or why there are none."""
-    if not trial.pieces:
+    if not trial.batches:
         return PrecisionRow(trial.precision, trial.outcome, trial.note)
-    problem = next((r["problem"] for p in trial.pieces if isinstance(r := results[p], dict)), "")
+    problem = next((r["problem"] for b in trial.batches if isinstance(r := results[b], dict)), "")
     if problem:
         return PrecisionRow(trial.precision, "impossible", problem)
     after = scores_of(results, trial)
@@ -243,23 +232,23 @@ def _round_to_question(share: float, questions: int) -> float:
 
 def estimate(prepared: PreparedLanguage) -> list[suite.Estimate]:
     """An estimate for each model and set, from some questions of each trial run in one thread."""
-    each = product(prepared.plan.subjects, prepared.plan.sets)
-    return [_estimate(prepared, [t for t in prepared.trials if (t.subject, t.text) == one]) for one in each]
+    pairs = product(prepared.plan.subjects, prepared.plan.sets)
+    return [_estimate(prepared, [t for t in prepared.trials if (t.subject, t.text) == p]) for p in pairs]
 
 
 def graphs_of(prepared: PreparedLanguage) -> tuple[int, int]:
     """The number of converted graphs on disk for these trials, and their size in bytes."""
-    graphs = {piece.graph for trial in prepared.trials for piece in trial.pieces if piece.graph is not None}
+    graphs = {batch.graph for trial in prepared.trials for batch in trial.batches if batch.graph is not None}
     return len(graphs), sum(graph.stat().st_size for graph in graphs)
 
 
 def _estimate(prepared: PreparedLanguage, trials: Sequence[PrecisionTrial]) -> suite.Estimate:
     store, work = prepared.plan.store, cells.ScoringWork(1)
-    able = [t for t in trials if t.pieces]
-    missing = {p for t in able for p in t.pieces if count_missing(work, [p], store)}
+    able = [t for t in trials if t.batches]
+    missing = {b for t in able for b in t.batches if count_missing(work, [b], store)}
     seconds, written, sample = 0.0, 0, 0
     for trial in able:
-        left = [p for p in trial.pieces if p in missing]
+        left = [b for b in trial.batches if b in missing]
         if not left:
             continue
         few = suite.spread(trial.questions, min(SAMPLE, len(trial.questions)))
@@ -267,22 +256,22 @@ def _estimate(prepared: PreparedLanguage, trials: Sequence[PrecisionTrial]) -> s
         model.score(few[0])  # warm
         began = time.perf_counter()
         scores = list(model.score_all(few))
-        took, kept = time.perf_counter() - began, len(to_json(cells.pack_scores(scores)))
+        took, size = time.perf_counter() - began, len(to_json(cells.pack_scores(scores)))
         # By length: a long text takes longer than a short one.
-        times = sum(_length(p.questions) for p in left) / _length(few)
-        seconds, written, sample = seconds + took * times, written + round(kept * times), len(few)
+        times = sum(_length(b.questions) for b in left) / _length(few)
+        seconds, written, sample = seconds + took * times, written + round(size * times), len(few)
     text = trials[0].text
     return suite.Estimate(
         model=trials[0].subject.name,
         data=text.name,
         items=len(text.questions),
         variants=len(able),
-        cells=sum(len(t.pieces) for t in able),
-        missing=sum(p in missing for t in able for p in t.pieces),
+        cells=sum(len(t.batches) for t in able),
+        missing=sum(b in missing for t in able for b in t.batches),
         seconds=seconds,
         bytes=written,
         sample=sample,
-        skipped=tuple(f"{t.precision}: {t.outcome}, {t.note}" for t in trials if not t.pieces),
+        skipped=tuple(f"{t.precision}: {t.outcome}, {t.note}" for t in trials if not t.batches),
     )
 
 

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,25 +20,24 @@ from holdfast.noise.speech.spectrum import Mel
 
 def ids_of(text: str, card: SpeechCard) -> NDArray[np.int64]:
     """The ids (1, t) of a text, longest symbols first; DataError for characters the card does not know."""
-    lowered = text.lower() if card.lower else text
+    text = text.lower() if card.lower else text
     places = {symbol: place for place, symbol in enumerate(card.symbols)}
     known = re.compile("|".join(map(re.escape, sorted(places, key=len, reverse=True))))
-    found: list[int] = []
+    ids: list[int] = []
     at = 0
-    while at < len(lowered):
-        hit = known.match(lowered, at)
-        if hit is None:
+    while at < len(text):
+        match = known.match(text, at)
+        if match is None:
             raise DataError(
-                f"the card has no symbol for {lowered[at]!r} (character {at + 1} of {lowered[:40]!r}); "
+                f"the card has no symbol for {text[at]!r} (character {at + 1} of {text[:40]!r}); "
                 "add it to text.symbols or write the text without it"
             )
-        found.append(places[hit.group()])
-        at = hit.end()
-    if card.end:
-        found.append(places[card.end])
-    if not found:
+        ids.append(places[match.group()])
+        at = match.end()
+    ids += [places[card.end]] if card.end else []
+    if not ids:
         raise DataError("the text is empty")
-    return np.array([found], np.int64)
+    return np.array([ids], np.int64)
 
 
 Feed: TypeAlias = dict[str, NDArray[Any]]
@@ -68,13 +69,11 @@ def _invalid_weight(path: Path) -> str:
     import onnx
 
     try:
-        stored = onnx.load(path).graph.initializer
-        weights = {one.name: onnx.numpy_helper.to_array(one) for one in stored}
+        weights = {w.name: onnx.numpy_helper.to_array(w) for w in onnx.load(path).graph.initializer}
     except Exception:  # noqa: BLE001 - the problem is reported already, this is a hint
         return ""
-    floats = {name: value for name, value in weights.items() if value.dtype.kind == "f"}
-    names = [name for name, value in floats.items() if not np.isfinite(value).all()]
-    return f" (its weight {names[0]!r} has NaN or infinite values)" if names else ""
+    invalid = (n for n, value in weights.items() if value.dtype.kind == "f" and not np.isfinite(value).all())
+    return next((f" (its weight {name!r} has NaN or infinite values)" for name in invalid), "")
 
 
 @dataclass(frozen=True)
@@ -101,24 +100,22 @@ class Synthesizer:
             frames, stopped = _frames(self.nets["model"](feed)[card.mel], card, self.nets["model"]), True
         else:
             watch("encoder", feed)
-            frames, stopped = self._decoded(self.nets["encoder"](feed), watch)
+            frames, stopped = self._decode(self.nets["encoder"](feed), watch)
         if "postnet" in self.nets:
             net = self.nets["postnet"]
-            given = frames if card.layout == "time-first" else frames.T
-            feed = {next(iter(net.inputs)): np.ascontiguousarray(given[None], np.float32)}
+            ordered = frames if card.layout == "time-first" else frames.T
+            feed = {next(iter(net.inputs)): np.ascontiguousarray(ordered[None], np.float32)}
             watch("postnet", feed)
             frames = _frames(net(feed)[net.outputs[0]], card, net)
         if not np.isfinite(frames).all():
             raise DataError("the model gave NaN or infinite values")
         return Utterance(np.asarray(frames * np.array(card.std) + np.array(card.mean)), stopped)
 
-    def _decoded(self, encoded: Feed, watch: Watch) -> tuple[Mel, bool]:
+    def _decode(self, encoded: Feed, watch: Watch) -> tuple[Mel, bool]:
         card, net = self.model.card, self.nets["decoder"]
-        memory = encoded["memory"]
+        memory, path = encoded["memory"], self.nets["encoder"].path
         if memory.ndim != 3 or memory.shape[0] != 1:
-            raise ModelError(
-                f"{self.nets['encoder'].path}: output 'memory': expected (1, t, d), got {memory.shape}"
-            )
+            raise ModelError(f"{path}: output 'memory': expected (1, t, d), got {memory.shape}")
         states = [name for name in net.inputs if name not in ("memory", "frame")]
         feed: Feed = {name: _zeros(net, name, memory.shape[1]) for name in states}
         feed |= {"memory": memory, "frame": np.zeros((1, card.spectrum.mels), np.float32)}
@@ -126,8 +123,8 @@ class Synthesizer:
         frames: list[Mel] = []
         while len(frames) < card.max_frames:
             watch("decoder", feed)
-            made = net(feed)
-            step = np.asarray(made["mel"], np.float32)
+            outputs = net(feed)
+            step = np.asarray(outputs["mel"], np.float32)
             wide = card.frames_per_step * card.spectrum.mels
             if step.shape != (1, wide):
                 raise ModelError(
@@ -136,10 +133,9 @@ class Synthesizer:
                 )
             rows = step.reshape(card.frames_per_step, card.spectrum.mels)
             frames.extend(rows.astype(np.float64))
-            frame = rows[-1:]  # the next step is shown the last of them
-            if float(made["stop"].reshape(-1)[0]) > enough:
+            if float(outputs["stop"].reshape(-1)[0]) > enough:
                 return np.stack(frames), True
-            feed = {"memory": memory, "frame": frame, **{name: made[NEXT + name] for name in states}}
+            feed = {"memory": memory, "frame": rows[-1:], **{name: outputs[NEXT + name] for name in states}}
         return np.stack(frames), False
 
 
@@ -160,20 +156,17 @@ def _zeros(net: OpenGraph, name: str, ids: int) -> NDArray[np.float32]:
 
 
 def _frames(mel: NDArray[Any], card: SpeechCard, net: OpenGraph) -> Mel:
-    """The model's output as (frames, mels); ModelError for another shape."""
-    mels = card.spectrum.mels
-    first = card.layout == "time-first"
-    fits = mel.ndim == 3 and mel.shape[0] == 1 and mel.shape[2 if first else 1] == mels
-    if not fits:
-        wanted = f"(1, frames, {mels})" if first else f"(1, {mels}, frames)"
+    mels, first = card.spectrum.mels, card.layout == "time-first"
+    if mel.ndim != 3 or mel.shape[0] != 1 or mel.shape[2 if first else 1] != mels:
+        shape = f"(1, frames, {mels})" if first else f"(1, {mels}, frames)"
         raise ModelError(
-            f"{net.path}: output {card.mel!r}: the card says {wanted} ({card.layout}), got {mel.shape}; "
+            f"{net.path}: output {card.mel!r}: the card says {shape} ({card.layout}), got {mel.shape}; "
             "correct model.layout or spectrum.mels"
         )
-    found = np.asarray(mel[0] if first else mel[0].T, np.float64)
-    if not len(found):
+    frames = np.asarray(mel[0] if first else mel[0].T, np.float64)
+    if not len(frames):
         raise DataError("the model gave no frame at all")
-    return found
+    return frames
 
 
 def open_synthesizer(model: SpeechModel, graphs: Mapping[str, Path] | None = None) -> Synthesizer:
@@ -204,33 +197,27 @@ def _check(net: OpenGraph, role: str, model: SpeechModel) -> None:
         "decoder": (["memory", "frame"], ["mel", "stop", *states]),
         "postnet": ([], []),
     }[role]
-    for kind, wanted, there in (("input", inputs, net.inputs), ("output", outputs, net.outputs)):
-        for name in wanted:
-            if name not in there:
-                found = ", ".join(there) or "none"
-                raise ModelError(f"{net.path}: expected an {kind} {name!r} of the {role}, got {found}")
-    known = [name for name in net.inputs if name not in inputs]
-    if role in ("model", "encoder") and known:
-        raise ModelError(
-            f"{net.path}: expected the ids alone as input, got also {', '.join(known)}; "
-            "export the model with those fixed"
-        )
+    for kind, expected, names in (("input", inputs, net.inputs), ("output", outputs, net.outputs)):
+        for name in expected:
+            if name not in names:
+                got = ", ".join(names) or "none"
+                raise ModelError(f"{net.path}: expected an {kind} {name!r} of the {role}, got {got}")
+    others = ", ".join(name for name in net.inputs if name not in inputs)
+    if role in ("model", "encoder") and others:
+        got = f"got also {others}; export the model with those fixed"
+        raise ModelError(f"{net.path}: expected the ids alone as input, {got}")
 
 
 def feeds_of(voice: Synthesizer, texts: tuple[str, ...], every: int = 5) -> dict[str, list[Feed]]:
     """The inputs of each graph on these texts, for calibration; of a decoder's steps one in `every`."""
-    found: dict[str, list[Feed]] = {role: [] for role in voice.nets}
-    steps = 0
+    feeds: dict[str, list[Feed]] = {role: [] for role in voice.nets}
+    steps = count()
 
-    def keep(role: str, feed: Feed) -> None:
-        nonlocal steps
-        steps += role == "decoder"
-        if role != "decoder" or steps % every == 1 or every == 1:
-            found[role].append(feed)
+    def collect(role: str, feed: Feed) -> None:
+        if role != "decoder" or next(steps) % every == 0:
+            feeds[role].append(feed)
 
     for text in texts:
-        try:
-            voice.speak(text, keep)
-        except DataError:  # a text it cannot say teaches nothing
-            continue
-    return found
+        with suppress(DataError):  # a text it cannot say teaches nothing
+            voice.speak(text, collect)
+    return feeds

@@ -14,7 +14,6 @@ from holdfast.noise.speech.spectrum import Spectrum
 
 ModelKind: TypeAlias = Literal["parallel", "autoregressive"]
 MelLayout: TypeAlias = Literal["time-first", "mel-first"]
-_SECTIONS = ("text", "model", "spectrum", "normalise")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +42,10 @@ class ModelSection:
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechCard(ModelSection, TextSection):
-    """What holdfast must know of an acoustic model beyond its ONNX file: text in, log mel out.
-
-    The model gives (log mel − mean) / std; `mean` and `std` hold one number, or one per mel band.
-    """
+    """What holdfast must know of an acoustic model beyond its ONNX file: text in, log mel out."""
 
     spectrum: Spectrum
+    # The model gives (log mel − mean) / std: one number, or one per mel band.
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
 
@@ -71,18 +68,19 @@ class SpeechModel:
 
 
 @dataclass(frozen=True)
-class _Top:
-    """The keys outside any section."""
-
+class _Top:  # the keys outside any section
     task: Literal["speech"]
 
 
 @dataclass(frozen=True)
 class _Normalise:
-    """Section [normalise]: one number, or one per mel band."""
-
     mean: float | tuple[float, ...] = 0.0
     std: float | tuple[float, ...] = 1.0
+
+
+_SECTIONS: dict[str, Any] = {
+    "text": TextSection, "model": ModelSection, "spectrum": Spectrum, "normalise": _Normalise,
+}  # fmt: skip
 
 
 def read_speech_card(path: Path) -> SpeechCard:
@@ -104,18 +102,17 @@ def parse_speech_card(document: Mapping[str, Any]) -> SpeechCard:
     problems: list[str] = []
     fit_fields(_Top, {k: v for k, v in document.items() if k not in _SECTIONS}, "", problems)
     tables = {name: document.get(name, {}) for name in _SECTIONS}
-    problems += [
-        f"{name}: expected a section [{name}]" for name, t in tables.items() if not isinstance(t, dict)
-    ]
+    wrong = [name for name, table in tables.items() if not isinstance(table, dict)]
+    problems += [f"{name}: expected a section [{name}]" for name in wrong]
     if problems:
         raise CardError("; ".join(problems))
-    text = fit_fields(TextSection, tables["text"], "text.", problems)
-    model = fit_fields(ModelSection, tables["model"], "model.", problems)
-    spectrum = fit_fields(Spectrum, tables["spectrum"], "spectrum.", problems)
-    scale = fit_fields(_Normalise, tables["normalise"], "normalise.", problems)
+    values = {name: fit_fields(cls, tables[name], f"{name}.", problems) for name, cls in _SECTIONS.items()}
     if not problems:
-        numbers: dict[str, Any] = {k: v if isinstance(v, tuple) else (v,) for k, v in scale.items()}
-        card = SpeechCard(spectrum=Spectrum(**spectrum), **text, **model, **numbers)
+        scale: dict[str, Any] = {
+            k: v if isinstance(v, tuple) else (v,) for k, v in values["normalise"].items()
+        }
+        spectrum = Spectrum(**values["spectrum"])
+        card = SpeechCard(spectrum=spectrum, **values["text"], **values["model"], **scale)
         problems = _contradictions(card)
         if not problems:
             return card
@@ -123,30 +120,32 @@ def parse_speech_card(document: Mapping[str, Any]) -> SpeechCard:
 
 
 def _contradictions(card: SpeechCard) -> list[str]:
-    found = []
+    problems = []
     twice = sorted({s for s in card.symbols if card.symbols.count(s) > 1})
     if not card.symbols or "" in card.symbols or twice:
         got = f"{twice[0]!r} twice" if twice else "none, or an empty one"
-        found.append(f"text.symbols: expected different symbols, got {got}")
+        problems.append(f"text.symbols: expected different symbols, got {got}")
     if card.end and card.end not in card.symbols:
-        found.append(f"text.end: expected one of the symbols, got {card.end!r}")
+        problems.append(f"text.end: expected one of the symbols, got {card.end!r}")
     if card.kind == "autoregressive" and not card.decoder:
-        found.append("model.decoder: missing; expected the file name of the decoder, next to the encoder")
+        problems.append("model.decoder: missing; expected the file name of the decoder, next to the encoder")
     if card.kind == "parallel" and card.decoder:
-        found.append('model.decoder: not used by a model of kind "parallel"')
+        problems.append('model.decoder: not used by a model of kind "parallel"')
     counts = {"max_frames": card.max_frames, "frames_per_step": card.frames_per_step}
-    found += [f"model.{name}: expected 1 or more, got {n}" for name, n in counts.items() if n < 1]
+    problems += [f"model.{name}: expected 1 or more, got {n}" for name, n in counts.items() if n < 1]
     if not 0.0 < card.stop_threshold < 1.0:
-        found.append(f"model.stop_threshold: expected a number between 0 and 1, got {card.stop_threshold:g}")
+        problems.append(
+            f"model.stop_threshold: expected a number between 0 and 1, got {card.stop_threshold:g}"
+        )
     for name, values in (("mean", card.mean), ("std", card.std)):
         if len(values) not in (1, card.spectrum.mels):
-            found.append(
+            problems.append(
                 f"normalise.{name}: expected one number or {card.spectrum.mels}, one per mel band, "
                 f"got {len(values)}"
             )
     if any(not s > 0 for s in card.std):
-        found.append("normalise.std: expected numbers above 0")
-    return found
+        problems.append("normalise.std: expected numbers above 0")
+    return problems
 
 
 def shipped_speech() -> list[str]:

@@ -11,50 +11,30 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.core import fingerprint
 from holdfast.core.errors import DataError, ModelError
 from holdfast.core.registry import part
-from holdfast.core.sources import code_of
 from holdfast.engine.cells import CellResult, MissingCells, Setup, Work, run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.store import Store
-from holdfast.graph.artifacts import Artifact, cached_artifact
+from holdfast.graph.artifacts import Artifact
 from holdfast.graph.inspect import load_proto
 from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext, RewriteResult
-from holdfast.graph.session import runtime
 from holdfast.metrics.speech import aligned_mean_square, mean_square
 from holdfast.noise.speech.acoustic import Synthesizer, Utterance, feeds_of, open_synthesizer
 from holdfast.noise.speech.card import SpeechModel
 from holdfast.noise.speech.clips import Clip, clip_key, read_wav
 from holdfast.noise.speech.options import CLEAN, System
 from holdfast.noise.speech.spectrum import Mel, Vocoder, Wave, log_mel, wave_of
+from holdfast.noise.suite import ConvertedGraphs, convert_graphs, is_calibrated
 
 
-@dataclass(frozen=True)
-class Graphs:
-    """Rewritten files by role, what was done to each in words, and whether anything was."""
-
-    paths: Mapping[str, Path]
-    how: str
-    changed: bool
-    key: str
-
-
-def graphs_of(model: SpeechModel, precision: str, texts: tuple[str, ...], folder: Path) -> Graphs:
-    """The graphs in that precision, made now unless they are there; CannotRewrite if one cannot be.
-
-    Static integers are calibrated on `texts`, said by the clean model.
-    """
-    import onnx
-
-    chosen = part("rewrite", precision)
-    said = texts if chosen.facts.get("calibrated", False) else None
-    versions = [onnx.__version__, runtime().__version__]
-    made_by = [precision, chosen.function, said or (), code_of("speech"), versions]
-    key = fingerprint.of([model.sha256, model.card, *made_by])
-    paths, facts = cached_artifact(folder / key[:32], key, lambda: _rewrite(model, precision, said))
-    roles = {role: paths[f"-{role}.onnx"] for role in model.roles}
-    return Graphs(roles, str(facts["how"]), bool(facts["changed"]), key)
+def graphs_of(model: SpeechModel, precision: str, texts: tuple[str, ...], folder: Path) -> ConvertedGraphs:
+    """The graphs in that precision, calibrated on `texts` if need be; CannotRewrite if one cannot be."""
+    calibration = texts if is_calibrated(precision) else None
+    content = [model.sha256, model.card, calibration or ()]
+    return convert_graphs(
+        "speech", precision, content, folder, partial(_rewrite, model, precision, calibration)
+    )
 
 
 def _rewrite(model: SpeechModel, precision: str, texts: tuple[str, ...] | None) -> Artifact:
@@ -62,16 +42,15 @@ def _rewrite(model: SpeechModel, precision: str, texts: tuple[str, ...] | None) 
     feeds = {} if texts is None else feeds_of(open_synthesizer(model), texts)
     if texts is not None and not all(feeds.values()):
         raise CannotRewrite("8-bit integers need texts to calibrate on; give some that are not tested on")
-    made: dict[str, RewriteResult] = {}
+    results: dict[str, RewriteResult] = {}
     for role, file in zip(model.roles, model.files, strict=True):
-        given: Any = partial(iter, feeds[role]) if role in feeds else None
-        made[role] = part("rewrite", precision).function(
-            load_proto(file), RewriteContext(None, given, "input")
-        )
-    several = len(made) > 1
-    how = [f"{role}: {m.how or 'nothing to change'}" if several else m.how for role, m in made.items()]
-    facts = {"how": "; ".join(how), "changed": any(m.changed for m in made.values())}
-    return Artifact({f"-{role}.onnx": m.model.SerializeToString() for role, m in made.items()}, facts)
+        inputs: Any = partial(iter, feeds[role]) if role in feeds else None
+        context = RewriteContext(None, inputs, "input")
+        results[role] = part("rewrite", precision).function(load_proto(file), context)
+    how = [f"{role}: {r.how or 'nothing to change'}" for role, r in results.items()]
+    how = how if len(results) > 1 else [r.how for r in results.values()]
+    facts = {"how": "; ".join(how), "changed": any(r.changed for r in results.values())}
+    return Artifact({f"-{role}.onnx": r.model.SerializeToString() for role, r in results.items()}, facts)
 
 
 @dataclass(frozen=True)
@@ -110,59 +89,57 @@ class SpeechRunner:
 
     model: SpeechModel
     vocoder: Vocoder
-    graphs: Mapping[str, Graphs]  # by precision
+    graphs: Mapping[str, ConvertedGraphs]  # by precision
     voices: dict[str, Synthesizer] = field(default_factory=dict)
 
     def voice(self, precision: str) -> Synthesizer:
         """The model in that precision ("": as it is)."""
         if precision not in self.voices:
-            graphs = self.graphs[precision].paths if precision else None
+            paths = self.graphs[precision].paths if precision else None
+            graphs = paths and {role: paths[f"-{role}.onnx"] for role in self.model.roles}
             self.voices[precision] = open_synthesizer(self.model, graphs)
         return self.voices[precision]
 
-    def take(self, clip: Clip) -> ClipReference:
+    def reference(self, clip: Clip) -> ClipReference:
         """The clip with its recording analysed and the clean system's result."""
         spectrum = self.model.card.spectrum
         recording = read_wav(clip.path, spectrum.rate)
         spoken = self.voice("").speak(clip.text)
         wave = self.wave(spoken.mel, CLEAN)
-        return ClipReference(
-            clip, recording, log_mel(recording, spectrum), spoken, wave=wave, heard=log_mel(wave, spectrum)
-        )
+        target, heard = log_mel(recording, spectrum), log_mel(wave, spectrum)
+        return ClipReference(clip, recording, target, spoken, wave, heard)
 
     def wave(self, mel: Mel, system: System) -> Wave:
         """The wave the system's vocoder makes of a log mel spectrogram."""
         how = dataclasses.replace(self.vocoder, operator=system.operator)
         return wave_of(mel, system.spectrum(self.model.card.spectrum), how)
 
-    def measured(self, take: ClipReference, system: System, said: Callable[[str], Utterance]) -> ClipErrors:
-        """The errors of a system on the clip; `said` gives the model's output in a precision."""
-        spectrum = self.model.card.spectrum
-        spoken = said(system.precision)
-        clean = system == CLEAN
-        wave = take.wave if clean else self.wave(spoken.mel, system)
+    def errors(self, clean: ClipReference, system: System, speak: Callable[[str], Utterance]) -> ClipErrors:
+        """The errors of a system on the clip; `speak` gives the model's output in a precision."""
+        spectrum, spoken = self.model.card.spectrum, speak(system.precision)
+        wave = clean.wave if system == CLEAN else self.wave(spoken.mel, system)
         if not np.isfinite(wave).all():
             raise DataError("the wave is infinite or NaN")
-        heard = take.heard if clean else log_mel(wave, spectrum)
-        found: dict[str, Any] = {}
-        if clean:
-            again = log_mel(self.wave(take.target, CLEAN), spectrum)
-            found = {"power": float((wave * wave).mean()), "copy": mean_square(again, take.target)}
+        heard = clean.heard if system == CLEAN else log_mel(wave, spectrum)
+        more: dict[str, Any] = {}
+        if system == CLEAN:
+            copy = log_mel(self.wave(clean.target, CLEAN), spectrum)
+            more = {"power": float((wave * wave).mean()), "copy": mean_square(copy, clean.target)}
         elif not system.other_spectrum:
-            found = {"mel": mean_square(spoken.mel, take.spoken.mel)}
+            more = {"mel": mean_square(spoken.mel, clean.spoken.mel)}
         elif not system.precision:
-            other = log_mel(take.recording, system.spectrum(spectrum), system.operator)
-            found = {"mel": mean_square(other, take.target)}
+            other = log_mel(clean.recording, system.spectrum(spectrum), system.operator)
+            more = {"mel": mean_square(other, clean.target)}
         return ClipErrors(
-            take.clip.name,
+            clean.clip.name,
             len(spoken.mel),
-            len(take.spoken.mel),
-            heard=mean_square(heard, take.heard),
-            wave=mean_square(wave, take.wave),
-            own=aligned_mean_square(heard, take.target),
+            len(clean.spoken.mel),
+            heard=mean_square(heard, clean.heard),
+            wave=mean_square(wave, clean.wave),
+            own=aligned_mean_square(heard, clean.target),
             stopped=spoken.stopped,
-            same=len(wave) == len(take.wave) and bool((wave == take.wave).all()),
-            **found,
+            same=len(wave) == len(clean.wave) and bool((wave == clean.wave).all()),
+            **more,
         )
 
 
@@ -172,7 +149,7 @@ class SpeechWork(Work[Clip, SpeechRunner]):
 
     model: SpeechModel
     systems: tuple[System, ...]
-    graphs: Mapping[str, Graphs]  # by precision
+    graphs: Mapping[str, ConvertedGraphs]  # by precision
     vocoder: Vocoder
     without: Mapping[str, frozenset[str]] = field(default_factory=dict)  # precision -> names of clips
     strict: bool = False
@@ -193,13 +170,13 @@ class SpeechWork(Work[Clip, SpeechRunner]):
 
     def compute(self, state: SpeechRunner, batch: Sequence[MissingCells]) -> Iterator[CellResult]:
         """The measurements of each clip."""
-        for position, (clip, wanted) in enumerate(batch):
-            systems = [self.systems[n] for n in wanted]
-            for n, one in zip(wanted, _measure(state, clip, systems, self.strict), strict=True):
-                yield CellResult(position, n, dataclasses.asdict(one))
+        for position, (clip, missing) in enumerate(batch):
+            systems = [self.systems[n] for n in missing]
+            for n, errors in zip(missing, _measure(state, clip, systems, self.strict), strict=True):
+                yield CellResult(position, n, dataclasses.asdict(errors))
 
 
-def _facts(system: System, graphs: Mapping[str, Graphs]) -> list[Any]:
+def _facts(system: System, graphs: Mapping[str, ConvertedGraphs]) -> list[Any]:
     operator = part("stft", system.operator)
     settings = [part("spectrum", name).function for name in system.settings]
     graph = graphs[system.precision].key if system.precision else ""
@@ -209,26 +186,26 @@ def _facts(system: System, graphs: Mapping[str, Graphs]) -> list[Any]:
     return [system, operator.function, operator.facts["inverse"], settings, graph, version]
 
 
-def _measure(studio: SpeechRunner, clip: Clip, systems: Sequence[System], strict: bool) -> list[ClipErrors]:
+def _measure(runner: SpeechRunner, clip: Clip, systems: Sequence[System], strict: bool) -> list[ClipErrors]:
     """The measurements of the clip; failures are part of them, unless it is the clean model's."""
     try:
-        take = studio.take(clip)
+        clean = runner.reference(clip)
     except DataError as problem:
         if strict:
             raise DataError(f"{clip.name} (line {clip.line}): {problem}") from problem
         # Of the folder: the cell may be read for the same recording in another one.
-        said_of = str(problem).replace(str(clip.path), f"{clip.path.parent.name}/{clip.path.name}")
-        return [ClipErrors(clip.name, failed=said_of) for _ in systems]
-    speak = cache(lambda name: studio.voice(name).speak(clip.text) if name else take.spoken)
-    found = []
+        reason = str(problem).replace(str(clip.path), f"{clip.path.parent.name}/{clip.path.name}")
+        return [ClipErrors(clip.name, failed=reason) for _ in systems]
+    speak = cache(lambda name: runner.voice(name).speak(clip.text) if name else clean.spoken)
+    errors = []
     for system in systems:
         try:
-            found.append(studio.measured(take, system, speak))
+            errors.append(runner.errors(clean, system, speak))
         except (DataError, ModelError) as problem:
             if system == CLEAN:
                 raise
-            found.append(ClipErrors(clip.name, failed=str(problem)))
-    return found
+            errors.append(ClipErrors(clip.name, failed=str(problem)))
+    return errors
 
 
 def measure_systems(
@@ -236,13 +213,12 @@ def measure_systems(
 ) -> dict[System, tuple[ClipErrors, ...]]:
     """The measurements of every system in the order of the clips; finished cells are not computed again."""
     cells = run(work, clips, store, jobs=jobs, progress=progress)
-    found = {
+    errors = {
         system: tuple(ClipErrors(**plain) for plain in cells.read(n) if plain is not None)
         for n, system in enumerate(work.systems)
     }
-    failed = {one.clip: one.failed for one in found.get(CLEAN, ()) if one.failed}
+    failed = next((clip for clip in errors.get(CLEAN, ()) if clip.failed), None)
     if work.strict and failed:  # in cells that a run without --strict has written
-        line = next(clip.line for clip in clips if clip.name in failed)
-        name, problem = next(iter(failed.items()))
-        raise DataError(f"{name} (line {line}): {problem}")
-    return found
+        line = next(clip.line for clip in clips if clip.name == failed.clip)
+        raise DataError(f"{failed.clip} (line {line}): {failed.failed}")
+    return errors

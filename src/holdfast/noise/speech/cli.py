@@ -8,7 +8,7 @@ from functools import partial
 from holdfast.config.parser import command_line
 from holdfast.core.errors import DataError
 from holdfast.core.sources import versions
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.noise.cli import finish, models_and_data, note_aliases, print_estimates, stamp
 from holdfast.noise.options import NoiseOptions
 from holdfast.noise.speech import result
@@ -30,24 +30,24 @@ def speech(options: NoiseOptions) -> int:
         estimates = [estimate(plan) for plan in plans]
         counted = "cached cells are not run again"
         return print_estimates(estimates, estimate_table(estimates, "clip", "systems", counted, digits=2))
-    made, sounds = suite_of(plans, command_line(options), progress)
-    tables = [*map(result.options_table, made.models), result.paper_table(made)]
+    suite, examples = suite_of(plans, command_line(options), progress)
+    tables = [*map(result.options_table, suite.models), result.paper_table(suite)]
     messages = []
-    for model in made.models:
+    for model in suite.models:
         calibrated = [f"integer precisions calibrated on {model.calibration}"] if model.calibration else []
         messages += [f"note     {model.model}: {note}" for note in (*calibrated, *model.notes)]
         messages += [f"failed   {model.model}: {failure}" for failure in model.failed[:20]]
     code = finish(
         options,
-        made,
+        suite,
         result,
-        tables=[result.csv_table(made)] if options.csv else tables,
-        write=partial(write, shown=sounds),
+        tables=[result.csv_table(suite)] if options.csv else tables,
+        write=partial(write, examples=examples),
         messages=messages,
-        failed=any(m.failed for m in made.models) or bool(plans[0].data.problems),
+        failed=any(m.failed for m in suite.models) or bool(plans[0].data.problems),
     )
-    for sound in sounds:
-        save_example(sound, result.suite_folder(made, options.runs))
+    for example in examples:
+        save_example(example, result.suite_folder(suite, options.runs))
     return code
 
 
@@ -56,19 +56,18 @@ def suite_of(
 ) -> tuple[SpeechSuite, list[ClipExample]]:
     """The suite of all models, and a clip of each to look at and listen to."""
     began = time.perf_counter()
-    models, sounds = [], []
+    models, examples = [], []
     for plan in plans:
         prepared = prepare(plan)
         models.append(measure(prepared, watch))
-        sound = clip_example(prepared, models[-1])
-        sounds += [sound] if sound is not None else []
+        if example := clip_example(prepared, models[-1]):
+            examples.append(example)
     about = {"versions": versions("speech"), **stamp(command, began)}
     clips = plans[0].data
-    return SpeechSuite(clips.name, tuple(models), problems=clips.problems, **about), sounds
+    return SpeechSuite(clips.name, tuple(models), problems=clips.problems, **about), examples
 
 
 def _print_problems(problems: Sequence[str]) -> None:
-    """Print the lines of the clips that cannot be used, at most ten of them."""
     for problem in problems[:10]:
         sys.stderr.write(f"data     {problem}\n")
     if len(problems) > 10:
@@ -84,19 +83,9 @@ def plans_of(options: NoiseOptions) -> list[SpeechPlan]:
     clips = open_clips(data, options.images)
     # Calibration clips that are not tested on: those named, or those beyond --images.
     source = options.calibration or (data if options.images is not None else None)
-    spare = open_clips(source) if source else None
+    calibration = open_clips(source) if source else None
     if clips.problems and options.strict:
         raise DataError(clips.problems[0])
-    return [
-        SpeechPlan(
-            model,
-            clips,
-            selection=selection,
-            spare=spare,
-            calibration=options.calibration_images,
-            runs=options.runs,
-            jobs=options.jobs,
-            strict=options.strict,
-        )
-        for model in [load_speech(name, card) for name, card in names]
-    ]
+    models = [load_speech(name, card) for name, card in names]
+    count, running = options.calibration_images, (options.runs, options.jobs, options.strict)
+    return [SpeechPlan(model, clips, selection, calibration, count, *running) for model in models]

@@ -52,33 +52,31 @@ def open_clips(name_or_path: str | Path, limit: int | None = None) -> ClipSet:
         path, file = path.parent, path
     if not file.is_file():
         what = f"no {METADATA} in it" if path.is_dir() else "no such folder"
-        raise DataError(
-            f"{path}: {what}; expected the layout of LJ Speech ({METADATA} and {WAVS}/), or {SHIPPED!r}"
-        )
+        expected = f"expected the layout of LJ Speech ({METADATA} and {WAVS}/), or {SHIPPED!r}"
+        raise DataError(f"{path}: {what}; {expected}")
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as problem:
         raise DataError(f"{file}: expected text in UTF-8, got: {problem}") from None
-    found: dict[str, Clip] = {}
+    clips: dict[str, Clip] = {}
     problems: list[str] = []
     for number, line in enumerate(lines, start=1):
-        if limit is not None and len(found) >= limit:
+        if limit is not None and len(clips) >= limit:
             break
         if not line.strip():
             continue
         fields = [field.strip() for field in line.split("|")]
-        if wrong := _problem(fields, found):
+        if wrong := _problem(fields, clips):
             problems.append(f"{file}:{number}: {wrong}")
         else:
-            found[fields[0]] = Clip(fields[0], fields[2], path / WAVS / f"{fields[0]}.wav", number)
-    if not found:
-        said = f"; first {problems[0]}" if problems else ""
-        raise DataError(f"{file}: no line can be used{said}")
-    return ClipSet(path.resolve().name, tuple(found.values()), tuple(problems))
+            clips[fields[0]] = Clip(fields[0], fields[2], path / WAVS / f"{fields[0]}.wav", number)
+    if not clips:
+        first = f"; first {problems[0]}" if problems else ""
+        raise DataError(f"{file}: no line can be used{first}")
+    return ClipSet(path.resolve().name, tuple(clips.values()), tuple(problems))
 
 
-def _problem(fields: list[str], found: Mapping[str, Clip]) -> str:
-    """What is wrong with the fields of a line; empty if nothing is."""
+def _problem(fields: list[str], clips: Mapping[str, Clip]) -> str:
     names = ("id", "text", "normalised text")
     if len(fields) != len(names):
         missing = "" if len(fields) > len(names) else f": {names[len(fields)]!r} is missing"
@@ -88,7 +86,7 @@ def _problem(fields: list[str], found: Mapping[str, Clip]) -> str:
             return f"expected id|text|normalised text, got an empty {name!r}"
     if Path(fields[0]).name != fields[0]:
         return f"id: expected a plain file name, got {fields[0]!r}"
-    return f"id {fields[0]!r} is also the id of line {found[fields[0]].line}" if fields[0] in found else ""
+    return f"id {fields[0]!r} is also the id of line {clips[fields[0]].line}" if fields[0] in clips else ""
 
 
 def clip_key(clip: Clip) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,53 +70,52 @@ class ClipExample:
     sounds: tuple[ExampleSound, ...]
 
 
-def clip_example(prepared: PreparedSpeech, made: SpeechNoise) -> ClipExample | None:
+def clip_example(prepared: PreparedSpeech, noise: SpeechNoise) -> ClipExample | None:
     """The clip of the shortest text through the worst systems; None if no clip can be shown."""
     plan = prepared.plan
-    studio = SpeechRunner(plan.model, plan.vocoder, prepared.graphs)
+    runner = SpeechRunner(plan.model, plan.vocoder, prepared.graphs)
     # Of the clips that every system is tested on, if there is one that can be run.
     for clip in sorted(plan.data.clips, key=lambda c: (c.name in prepared.reserved.without, len(c.text))):
         with suppress(DataError):
-            take = studio.take(clip)
+            reference = runner.reference(clip)
             break
     else:
         return None
     spectrum = plan.model.card.spectrum
-    sounds = [_sound("recording", take.target, take.recording), _sound("clean", take.heard, take.wave)]
-    for system in _worst(prepared, made):
+    sounds = [
+        _sound("recording", reference.target, reference.recording),
+        _sound("clean", reference.heard, reference.wave),
+    ]
+    for system in _worst_systems(prepared, noise):
         with suppress(DataError, ModelError):  # reported in its row
-            spoken = studio.voice(system.precision).speak(take.clip.text)
-            wave = studio.wave(spoken.mel, system)
+            wave = runner.wave(runner.voice(system.precision).speak(clip.text).mel, system)
             sounds.append(_sound(system.name, log_mel(wave, spectrum), wave))
-    return ClipExample(made.model, take.clip.name, take.clip.text, spectrum.rate, tuple(sounds))
+    return ClipExample(noise.model, clip.name, clip.text, spectrum.rate, tuple(sounds))
 
 
 def _sound(label: str, mel: Mel, wave: Wave) -> ExampleSound:
     return ExampleSound(label, mel.astype(np.float32), wave.astype(np.float32))
 
 
-def _worst(prepared: PreparedSpeech, made: SpeechNoise) -> list[System]:
+def _worst_systems(prepared: PreparedSpeech, noise: SpeechNoise) -> list[System]:
     """The worst precision, the worst operator, the worst setting, and the combined system."""
-    known = {one.option.label: one.option for one in prepared.candidates}
-    worst = worst_per_group(distinct_rows(made.rows), lambda row: kind_of(known[row.label]))
-    found = [CLEAN.apply(known[row.label]) for row in worst]
-    together = [s for s in found if not s.precision and made.combined and s.name in made.combined.option]
-    first = [s for s in found if s.precision]
-    return [*found, *(replace(together[-1], precision=s.precision) for s in first[:1] if together)]
+    known = {candidate.option.label: candidate.option for candidate in prepared.candidates}
+    rows = worst_per_group(distinct_rows(noise.rows), lambda row: kind_of(known[row.label]))
+    worst = [CLEAN.apply(known[row.label]) for row in rows]
+    combined = [s for s in worst if not s.precision and noise.combined and s.name in noise.combined.option]
+    precision = next((s.precision for s in worst if s.precision), "")
+    return [*worst, replace(combined[-1], precision=precision)] if combined and precision else worst
 
 
-def save_example(one: ClipExample, folder: Path) -> None:
+def save_example(example: ClipExample, folder: Path) -> None:
     """Write the sounds next to the run's manifest."""
-    arrays: dict[str, NDArray[np.generic]] = {
-        "about": np.array([one.model, one.clip, one.text]),
-        "labels": np.array([sound.label for sound in one.sounds]),
-        "rate": np.array(one.rate),
-    }
-    for place, sound in enumerate(one.sounds):
+    arrays: dict[str, Any] = {"about": [example.model, example.clip, example.text], "rate": example.rate}
+    arrays["labels"] = [sound.label for sound in example.sounds]
+    for place, sound in enumerate(example.sounds):
         arrays |= {f"mel{place}": sound.mel.astype(np.float16), f"wave{place}": sound.wave}
     out = io.BytesIO()
-    np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
-    write_atomic(folder / FILE.format(one.model), out.getvalue(), durable=False)
+    np.savez_compressed(out, **arrays)
+    write_atomic(folder / FILE.format(example.model), out.getvalue(), durable=False)
 
 
 def open_example(folder: Path, model: str) -> ClipExample | None:
@@ -133,23 +132,21 @@ def open_example(folder: Path, model: str) -> ClipExample | None:
         return None
 
 
-def spectrogram_section(one: ClipExample, identifier: str, title: str) -> Section:
+def spectrogram_section(example: ClipExample, identifier: str, title: str) -> Section:
     """A row of spectrograms for every deployed system next to the clean one, each with its sound."""
-    recording, clean, *noised = one.sounds
+    recording, clean, *noised = example.sounds
     scale = _range(recording.mel, clean.mel)
     named = (("recording", recording), ("clean system", clean))
-    own: dict[str, object] = {
-        "label": "clean system and recording",
-        "note": "the error of the clean system, as a reference for the rows below",
-        "pictures": [(name, *spectrogram(s.mel, *scale), sound_uri(s.wave, one.rate)) for name, s in named],
-    }
-    rows = [own, *(_row(clean, sound, one.rate) for sound in noised)]
-    body = fragment("speech_pictures.html", rows=rows)
-    rate = _resample(clean.wave, one.rate)[1]
-    slower = f" Sounds are resampled to {rate} Hz to keep the page small." if rate < one.rate else ""
-    note = f"Clip {one.clip}.{slower}"
-    figure = Figure(f"{one.model} says “{one.text}”", body, note, wide=True)
-    return Section(identifier, title, (figure,), _LEAD)
+    pictures = [(n, *spectrogram(s.mel, *scale), sound_uri(s.wave, example.rate)) for n, s in named]
+    note = "the error of the clean system, as a reference for the rows below"
+    first = {"label": "clean system and recording", "note": note, "pictures": pictures}
+    rows = [first, *(_row(clean, sound, example.rate) for sound in noised)]
+    rate = _resample(clean.wave, example.rate)[1]
+    slower = f" Sounds are resampled to {rate} Hz to keep the page small." if rate < example.rate else ""
+    says, body = f"{example.model} says “{example.text}”", fragment("speech_pictures.html", rows=rows)
+    return Section(
+        identifier, title, (Figure(says, body, f"Clip {example.clip}.{slower}", wide=True),), _LEAD
+    )
 
 
 def _row(clean: ExampleSound, noised: ExampleSound, rate: int) -> dict[str, object]:
@@ -158,15 +155,13 @@ def _row(clean: ExampleSound, noised: ExampleSound, rate: int) -> dict[str, obje
     difference = noised.mel[:common] - clean.mel[:common]
     largest = float(np.abs(difference).max()) or 1.0
     mse = mean_square(noised.mel.astype(np.float64), clean.mel.astype(np.float64))
-    return {
-        "label": noised.label,
-        "note": f"MSE {three_digits(mse)} on this clip; the colour scale ends at ±{three_digits(largest)}",
-        "pictures": [
-            ("clean", *spectrogram(clean.mel, *scale), ""),
-            ("deployed", *spectrogram(noised.mel, *scale), sound_uri(noised.wave, rate)),
-            ("deployed − clean", *spectrogram(difference, -largest, largest, _BELOW_TO_ABOVE), ""),
-        ],
-    }
+    note = f"MSE {three_digits(mse)} on this clip; the colour scale ends at ±{three_digits(largest)}"
+    pictures = [
+        ("clean", *spectrogram(clean.mel, *scale), ""),
+        ("deployed", *spectrogram(noised.mel, *scale), sound_uri(noised.wave, rate)),
+        ("deployed − clean", *spectrogram(difference, -largest, largest, _BELOW_TO_ABOVE), ""),
+    ]
+    return {"label": noised.label, "note": note, "pictures": pictures}
 
 
 def _range(*mels: Floats) -> tuple[float, float]:
@@ -200,29 +195,30 @@ def _resample(wave: Floats, rate: int) -> tuple[NDArray[np.float64], int]:
     factor = 1
     while 2 * len(wave) // factor > LOUDEST and rate // (factor + 1) >= 4000:
         factor += 1
-    if factor == 1:
-        return wave[: LOUDEST // 2].astype(np.float64), rate
-    spectrum = np.fft.rfft(wave.astype(np.float64))
-    samples = len(wave) // factor
-    kept = np.fft.irfft(spectrum[: samples // 2 + 1], n=samples) / factor
-    return kept[: LOUDEST // 2], rate // factor
+    samples, wide = len(wave) // factor, wave.astype(np.float64)
+    if factor > 1:
+        wide = np.fft.irfft(np.fft.rfft(wide)[: samples // 2 + 1], n=samples) / factor
+    return wide[: LOUDEST // 2], rate // factor
 
 
-def write(suite: SpeechSuite, out: Path, shown: Sequence[ClipExample] = ()) -> Path:
+def write(suite: SpeechSuite, out: Path, examples: Sequence[ClipExample] = ()) -> Path:
     """Write the page, whole or not at all, and return its path."""
-    return write_page(page(suite, shown), out, "speech.html")
+    return write_page(page(suite, examples), out, "speech.html")
 
 
-def page(suite: SpeechSuite, shown: Sequence[ClipExample] = ()) -> str:
+def page(suite: SpeechSuite, examples: Sequence[ClipExample] = ()) -> str:
     """The suite as one self-contained HTML file."""
     first, table = suite.models[0], paper_table(suite)
     body = table_figure("", table, _READING, name="System noise of speech", wide=True)
     sections = [Section("noise", "MSE by noise family", (body,), f"{table.caption}.")]
     for place, model in enumerate(suite.models):
-        mine = options_table(model)
-        sections.append(pages.options_section(suite, place, _chart(model), mine, f"{mine.caption}."))
+        options = options_table(model)
+        sections.append(pages.options_section(suite, place, _chart(model), options, f"{options.caption}."))
         heading = pages.heading(suite, place, "spectrograms", "Spectrograms and sounds")
-        sections += [spectrogram_section(one, *heading) for one in shown if one.model == model.model][:1]
+        if example := next((e for e in examples if e.model == model.model), None):
+            sections.append(spectrogram_section(example, *heading))
+    lines = f"{many(len(suite.problems), 'line')} of {suite.data} skipped"
+    skipped = [Alert(f"{lines}: {problem}", "about") for problem in suite.problems[:1]]
     notes = [Alert(f"{m.model}: {note}", "about") for m in suite.models for note in m.notes]
     return pages.suite_page(
         suite,
@@ -232,14 +228,9 @@ def page(suite: SpeechSuite, shown: Sequence[ClipExample] = ()) -> str:
         _card,
         verdict=" ".join(lead(m) for m in suite.models),
         rule=f"MSE against the clean system on the same texts; {first.vocoder}",
-        alerts=(*pages.failure_alerts(suite, "clip"), *_skipped(suite), *notes),
+        alerts=(*pages.failure_alerts(suite, "clip"), *skipped, *notes),
         sections=(*sections, _about(suite)),
     )
-
-
-def _skipped(suite: SpeechSuite) -> list[Alert]:
-    text = f"{many(len(suite.problems), 'line')} of {suite.data} skipped: {''.join(suite.problems[:1])}"
-    return [Alert(text, "about")] if suite.problems else []
 
 
 def lead(model: SpeechNoise) -> str:
@@ -259,51 +250,41 @@ def lead(model: SpeechNoise) -> str:
 
 def _cards(model: SpeechNoise) -> list[Card]:
     note = f"MSE against the recordings, warped in time, n = {model.clips}"
-    found = [Card("clean system", three_digits(model.own.mean), note)]
+    cards = [Card("clean system", three_digits(model.own.mean), note)]
     worst = {row.family: row for row in worst_per_group(distinct_rows(model.rows), lambda row: row.family)}
-    found += [
-        Card(
-            f"worst {title}",
-            three_digits(row.harm[0]),
-            f"{row.option}: MSE, log mel of the wave, n = {row.clips}",
-        )
-        for family, title in (("precision", "precision"), ("stft", "STFT"))
-        if (row := worst.get(family))
-    ]
+    for family, title in (("precision", "precision"), ("stft", "STFT")):
+        if row := worst.get(family):
+            note = f"{row.option}: MSE, log mel of the wave, n = {row.clips}"
+            cards.append(Card(f"worst {title}", three_digits(row.harm[0]), note))
     if model.combined is not None and model.combined.heard is not None:
-        found.append(Card("combined", three_digits(model.combined.heard.mean), "MSE, log mel of the wave"))
-    return found
+        cards.append(Card("combined", three_digits(model.combined.heard.mean), "MSE, log mel of the wave"))
+    return cards
 
 
 def _card(model: SpeechNoise) -> Card:
-    """One of several models: its worst option and the error of the clean system."""
-    worst = model.worst
-    value = three_digits(worst.heard.mean) if worst is not None and worst.heard is not None else "n/a"
-    label = f"{worst.label}: MSE, log mel of the wave" if worst is not None else "no option changes the sound"
-    return Card(
-        model.model, value, f"{label}, n = {model.clips}; clean system {three_digits(model.own.mean)}"
-    )
+    value, label = "n/a", "no option changes the sound"
+    if (worst := model.worst) and worst.heard:
+        value, label = three_digits(worst.heard.mean), f"{worst.label}: MSE, log mel of the wave"
+    note = f"{label}, n = {model.clips}; clean system {three_digits(model.own.mean)}"
+    return Card(model.model, value, note)
 
 
 def _chart(model: SpeechNoise) -> Figure:
-    """The error of every option next to that of the clean system."""
     titles = {"precision": "Precision", "stft": "STFT", "combined": "Combined"}
     rows = [*model.rows, *([model.combined] if model.combined else [])]
-    groups = [
-        ForestGroup(title, [_spot(r) for r in rows if r.family == name]) for name, title in titles.items()
-    ]
+    points = {name: [_point(row) for row in rows if row.family == name] for name in titles}
     note = (
         "The dashed line is the clean system's error against the recordings; options far to its left matter "
         "little compared with the model's own error. Each dot is the mean over clips, each line the 95% "
         "interval."
     )
     title, own = "MSE of the log mel of the wave", model.own.mean
-    shown = [g for g in groups if g.spots]
-    body = decades(shown, own, title=title, desc=note, told=f"clean system {three_digits(own)}")
+    groups = [ForestGroup(titles[name], dots) for name, dots in points.items() if dots]
+    body = decades(groups, own, f"clean system {three_digits(own)}", title=title, desc=note)
     return Figure(f"{title}, {many(model.clips, 'clip')}", body, note, wide=True)
 
 
-def _spot(row: SpeechRow) -> ForestPoint:
+def _point(row: SpeechRow) -> ForestPoint:
     name = "combined" if row.family == "combined" else row.option
     if row.heard is None or row.outcome != "measured":
         return ForestPoint(name, None, words=outcome_text(row), note=row.note)
@@ -317,7 +298,6 @@ def _about(suite: SpeechSuite) -> Section:
     clean = table_figure("Clean system", table, "As stated in the cards.", wide=True, sortable=False)
     lines = [[f"{m.model}: {line}"] for m in suite.models for line in (*m.failed, *m.notes)]
     lines += [[problem] for problem in suite.problems]
-    lost = table_figure(
-        "Failed clips and notes", Table(["note"], lines), name="Failed clips", wide=True, sortable=False
-    )
+    table = Table(["note"], lines)
+    lost = table_figure("Failed clips and notes", table, name="Failed clips", wide=True, sortable=False)
     return about_section([clean], suite.versions, *([lost] if lines else []))

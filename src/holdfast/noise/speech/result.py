@@ -86,8 +86,8 @@ class SpeechSuite(Result):
     @property
     def worst(self) -> SpeechRow | None:
         """The option with the largest error of the log mel of the wave; None without one."""
-        found = [model.worst for model in self.models if model.worst is not None]
-        return max(found, key=lambda row: row.harm, default=None)
+        worst = (model.worst for model in self.models)
+        return max((row for row in worst if row), key=lambda row: row.harm, default=None)
 
     @property
     def table(self) -> Table:
@@ -108,27 +108,23 @@ class SpeechSuite(Result):
         return SUITES.to_plain(self)
 
     def _summary(self) -> str:
-        worst = self.worst
-        largest = (
-            f"{worst.label} has the largest error (MSE {worst.loss:.3g})" if worst else "nothing changes"
-        )
+        largest = "nothing changes"
+        if worst := self.worst:
+            largest = f"{worst.label} has the largest error (MSE {worst.loss:.3g})"
         models, count = ", ".join(m.model for m in self.models), many(len(self.models[0].rows), "option")
         return f"{models} on {self.data}: {count}, {largest}"
 
     def _rows(self) -> list[dict[str, Any]]:
-        table = csv_table(self)
-        return [dict(zip(map(str, table.columns), row, strict=True)) for row in table.rows]
+        return number_rows(self)
 
     def _page(self) -> str:
         """The page with the sounds that are saved in the run folder."""
-        opened = look_up("noise.speech.page:open_example")
-        sounds = [opened(self.folder, model.model) for model in self.models] if self.folder else []
-        page = look_up("noise.speech.page:page")
+        open_example, page = (look_up(f"noise.speech.page:{name}") for name in ("open_example", "page"))
+        sounds = [open_example(self.folder, model.model) for model in self.models] if self.folder else []
         return str(page(self, [sound for sound in sounds if sound is not None]))
 
 
-MANIFEST = "speech.json"
-SUITES = Manifest(MANIFEST, "noise of speech", SpeechSuite, "a noise run")
+SUITES = Manifest("speech.json", "noise of speech", SpeechSuite, "a noise run")
 as_plain, save, open_suite = SUITES.to_plain, SUITES.save, SUITES.open
 
 
@@ -148,8 +144,8 @@ _FIRST = ("FP16", "INT8", "BF16")  # the paper's two, then others
 
 def groups_of(suite: SpeechSuite) -> list[str]:
     """The columns of the paper's table, precisions first."""
-    found = dict.fromkeys(r.group.upper() for m in suite.models for r in m.rows)
-    return sorted(found, key=lambda g: (_FIRST.index(g) if g in _FIRST else len(_FIRST), g))
+    groups = {r.group.upper() for m in suite.models for r in m.rows}
+    return sorted(groups, key=lambda g: (_FIRST.index(g) if g in _FIRST else len(_FIRST), g))
 
 
 def paper_table(suite: SpeechSuite) -> Table:
@@ -162,8 +158,7 @@ def paper_table(suite: SpeechSuite) -> Table:
             own = three_digits(model.own.mean) if metric == "heard" else ""
             both = mean(model.combined, metric)
             rows.append([model.model, name, *cells, "–" if both is None else three_digits(both), own])
-    columns = ["model", "MSE of"]
-    columns += [g if g == "STFT" else f"precision {g}" for g in groups]
+    columns = ["model", "MSE of", *(g if g == "STFT" else f"precision {g}" for g in groups)]
     clips = ", ".join(dict.fromkeys(str(m.clips) for m in suite.models))
     caption = (
         f"MSE against the clean system on the same texts of {suite.data}, mean over clips (n = {clips}); "
@@ -189,8 +184,8 @@ def _mean_worst(rows: Sequence[SpeechRow], metric: str) -> str:
 
 def mean(row: SpeechRow | None, metric: str) -> float | None:
     """The row's mean of that metric over the clips."""
-    found: MeanInterval | None = getattr(row, metric, None)
-    return found.mean if found else None
+    interval: MeanInterval | None = getattr(row, metric, None)
+    return interval.mean if interval else None
 
 
 def options_table(model: SpeechNoise) -> Table:
@@ -215,8 +210,8 @@ def options_table(model: SpeechNoise) -> Table:
     return Table.of(shown, columns, caption)
 
 
-def _interval(found: MeanInterval | None) -> str:
-    return f"[{three_digits(found.low)}, {three_digits(found.high)}]" if found else ""
+def _interval(of: MeanInterval | None) -> str:
+    return f"[{three_digits(of.low)}, {three_digits(of.high)}]" if of else ""
 
 
 def notes_of(row: SpeechRow) -> str:
@@ -239,16 +234,21 @@ def notes_of(row: SpeechRow) -> str:
 
 def csv_table(suite: SpeechSuite) -> Table:
     """Every number: one row per model and option, the clean system with its own error first."""
+    return table_of(number_rows(suite))
+
+
+def number_rows(suite: SpeechSuite) -> list[dict[str, Cell]]:
+    """The rows of the table of every number, by the headings of its columns."""
     rows: list[dict[str, Cell]] = []
     for m in suite.models:
         clean = SpeechRow("clean", "clean", "measured", own=m.own, clips=m.clips, failed=len(m.failed))
         for row in (clean, *m.rows, *([m.combined] if m.combined else [])):
             cells: dict[str, Cell] = {"model": m.model, "data": suite.data, "kind": m.kind}
             cells["noise"] = row.family
-            for name in ("option", "outcome", "clips", "longer", "unstopped", "failed"):
-                cells[name] = getattr(row, name)
+            names = ("option", "outcome", "clips", "longer", "unstopped", "failed")
+            cells |= {name: getattr(row, name) for name in names}
             for metric in ("mel", "heard", "wave", "own"):
                 for end, name in (("", "mean"), (" low", "low"), (" high", "high")):
                     cells[metric + end] = getattr(getattr(row, metric), name, None)
             rows.append(cells)
-    return table_of(rows)
+    return rows

@@ -17,11 +17,12 @@ from holdfast.evaluate.result import CELLS
 from holdfast.metrics.intervals import mean_interval
 from holdfast.noise import suite
 from holdfast.noise.speech.card import SpeechModel
-from holdfast.noise.speech.cells import ClipErrors, Graphs, SpeechWork, graphs_of, measure_systems
+from holdfast.noise.speech.cells import ClipErrors, SpeechWork, graphs_of, measure_systems
 from holdfast.noise.speech.clips import ClipSet
 from holdfast.noise.speech.options import CLEAN, STFT, System, select_options
 from holdfast.noise.speech.result import MeanInterval, SpeechNoise, SpeechRow, mean
 from holdfast.noise.speech.spectrum import Vocoder
+from holdfast.stages.families import NoiseOption
 
 SpeechCandidate: TypeAlias = suite.Candidate[System]
 SAMPLE = 2  # clips an estimate runs: each is seconds of sound through every system
@@ -31,13 +32,13 @@ FIELDS = ("mel", "heard", "wave", "own")
 
 @dataclass(frozen=True)
 class SpeechPlan:
-    """A model, the test clips, the noise options, and the calibration clips (None: some test clips)."""
+    """A model, the test clips, the noise options, and the calibration clips."""
 
     model: SpeechModel
     data: ClipSet
     selection: suite.NoiseSelection = field(default_factory=suite.NoiseSelection)
-    spare: ClipSet | None = None
-    calibration: int = suite.CALIBRATION_ITEMS
+    calibration: ClipSet | None = None  # None: some of the test clips, which are then skipped
+    calibration_clips: int = suite.CALIBRATION_ITEMS
     runs: Path = Path("holdfast-runs")
     jobs: int = 1
     strict: bool = False
@@ -50,7 +51,7 @@ class PreparedSpeech:
 
     plan: SpeechPlan
     candidates: tuple[SpeechCandidate, ...]
-    graphs: dict[str, Graphs]
+    graphs: dict[str, suite.ConvertedGraphs]
     reserved: suite.Reserved[str]  # texts to calibrate on
 
     @property
@@ -70,24 +71,14 @@ def prepare(plan: SpeechPlan) -> PreparedSpeech:
     """The systems of the suite; graphs are rewritten and integer precisions calibrated here."""
     reserved = reserve(plan)
     candidates: list[SpeechCandidate] = []
-    graphs: dict[str, Graphs] = {}
+    graphs: dict[str, suite.ConvertedGraphs] = {}
     clean = plan.model.card.spectrum
     for option in select_options(plan.selection):
         system = CLEAN.apply(option)
         if option.missing:
             candidates.append(suite.Candidate(option, "not installed", option.missing))
         elif option.family == suite.PRECISION:
-            try:
-                made = graphs_of(plan.model, option.name, reserved.items, plan.runs / CELLS / suite.REWRITTEN)
-            except ModelError as problem:
-                candidates.append(suite.Candidate(option, "impossible", one_line(problem)))
-                continue
-            if made.changed:
-                graphs[option.name] = made
-                candidates.append(suite.Candidate(option, "measured", made.how, system))
-            else:
-                why = made.how or "the graphs have nothing that this precision changes"
-                candidates.append(suite.Candidate(option, "no effect", why))
+            candidates.append(_rewritten(plan, option, reserved.items, graphs))
         elif system.operator != CLEAN.operator or system.spectrum(clean) != clean:  # not what the card says
             candidates.append(suite.Candidate(option, "measured", option.summary, system))
     if not candidates:
@@ -95,59 +86,70 @@ def prepare(plan: SpeechPlan) -> PreparedSpeech:
     return PreparedSpeech(plan, tuple(candidates), graphs, reserved)
 
 
+def _rewritten(
+    plan: SpeechPlan, option: NoiseOption, texts: tuple[str, ...], graphs: dict[str, suite.ConvertedGraphs]
+) -> SpeechCandidate:
+    """The candidate of a precision; its graphs are added to `graphs`."""
+    try:
+        rewritten = graphs_of(plan.model, option.name, texts, plan.runs / CELLS / suite.REWRITTEN)
+    except ModelError as problem:
+        return suite.Candidate(option, "impossible", one_line(problem))
+    if not rewritten.changed:
+        why = rewritten.how or "the graphs have nothing that this precision changes"
+        return suite.Candidate(option, "no effect", why)
+    graphs[option.name] = rewritten
+    return suite.Candidate(option, "measured", rewritten.how, CLEAN.apply(option))
+
+
 def reserve(plan: SpeechPlan) -> suite.Reserved[str]:
-    """Texts of `spare` that are not tested on; else some of the tested, whose clips are then skipped."""
-    tested = {clip.text for clip in plan.data.clips}
-    others = plan.spare.clips if plan.spare is not None else ()
-    free = [clip.text for clip in others if clip.text not in tested]
-    if free and plan.spare is not None:
-        texts = suite.spread(free, min(plan.calibration, len(free)))
-        return suite.Reserved(texts, f"{len(texts)} texts of {plan.spare.name} that are not tested on")
-    none = "" if plan.spare is None else f" ({plan.spare.name} has no others)"
+    """Texts that are not tested on; else some of the tested, whose clips are then skipped."""
+    tested, others = {clip.text for clip in plan.data.clips}, plan.calibration
+    free = [clip.text for clip in others.clips if clip.text not in tested] if others else []
+    if others and free:
+        texts = suite.spread(free, min(plan.calibration_clips, len(free)))
+        return suite.Reserved(texts, f"{len(texts)} texts of {others.name} that are not tested on")
+    none = f" ({others.name} has no others)" if others else ""
     if len(tested) < 2:  # nothing would be left to test on
         return suite.Reserved((), "no text that is not tested on")
-    held = tuple(
-        dict.fromkeys(clip.text for clip in suite.calibration_subset(plan.data.clips, plan.calibration))
-    )
-    names = frozenset(clip.name for clip in plan.data.clips if clip.text in held)
-    words = f"{len(held)} of the {len(tested)} texts{none}"
-    return suite.Reserved(held, f"{words}; calibrated systems skip the clips of these texts", names)
+    subset = suite.calibration_subset(plan.data.clips, plan.calibration_clips)
+    texts = tuple(dict.fromkeys(clip.text for clip in subset))
+    names = frozenset(clip.name for clip in plan.data.clips if clip.text in texts)
+    words = f"{len(texts)} of the {len(tested)} texts{none}"
+    return suite.Reserved(texts, f"{words}; calibrated systems skip the clips of these texts", names)
 
 
 def measure(prepared: PreparedSpeech, watch: suite.Watch = suite.no_progress) -> SpeechNoise:
     """The noise of the model; a killed run continues where it stopped."""
     plan = prepared.plan
-    found = _run_systems(prepared, prepared.systems, watch, f"noise {plan.model.name}")
-    clean = [one for one in found[CLEAN] if not one.failed]
+    errors = _run_systems(prepared, prepared.systems, watch, f"noise {plan.model.name}")
+    clean = [clip for clip in errors[CLEAN] if not clip.failed]
     lines = {clip.name: f"{clip.name} (line {clip.line})" for clip in plan.data.clips}
-    failed = [f"{lines[one.clip]}: {one.failed}" for one in found[CLEAN] if one.failed]
+    failed = [f"{lines[clip.clip]}: {clip.failed}" for clip in errors[CLEAN] if clip.failed]
     if not clean:
         several = f"all {len(failed)} clips failed; first {failed[0]}"
         raise DataError(several if len(failed) > 1 else f"the clip failed: {failed[0]}")
     rows: list[SpeechRow] = []
-    for row in (_row(one, found) for one in prepared.candidates):  # an option alike an earlier one is marked
+    for row in (_row(candidate, errors) for candidate in prepared.candidates):
         same = (r.option for r in rows if r.family == row.family and not r.alike and _alike(r, row))
         rows.append(dataclasses.replace(row, alike=next(same, "")))
-    endless = [one.clip for one in clean if not one.stopped]
+    endless = [clip.clip for clip in clean if not clip.stopped]
     where = f"{len(endless)} of {len(clean)} clips ({', '.join(endless[:3])})"
-    note = (
-        f"the clean model does not stop on {where}; output ended at max_frames {plan.model.card.max_frames}"
-    )
-    calibrated = any(one.option.calibrated and one.variant is not None for one in prepared.candidates)
+    ended = f"output ended at max_frames {plan.model.card.max_frames}"
+    calibrated = any(c.option.calibrated and c.variant is not None for c in prepared.candidates)
     return SpeechNoise(
         model=plan.model.name,
         sha256=plan.model.sha256,
         kind=plan.model.card.kind,
         clips=len(clean),
-        own=_number([one.own for one in clean]),
-        copy=_number([one.copy for one in clean]),
-        power=sum(one.power for one in clean) / len(clean),
+        own=_mean([clip.own for clip in clean]),
+        copy=_mean([clip.copy for clip in clean]),
+        power=sum(clip.power for clip in clean) / len(clean),
         rows=tuple(rows),
         combined=_combined(prepared, rows, watch),
         spectrum=dataclasses.asdict(plan.model.card.spectrum),
         vocoder=plan.vocoder.describe(),
         calibration=prepared.reserved.words if calibrated else "",
-        notes=(note,) if endless else (),
+        notes=(f"the clean model does not stop on {where}; {ended}",) if endless else (),
         failed=tuple(failed),
     )
 
@@ -161,36 +163,27 @@ def _run_systems(
         return measure_systems(prepared.work(systems), plan.data.clips, store, plan.jobs, progress)
 
 
-def _row(one: SpeechCandidate, found: dict[System, tuple[ClipErrors, ...]], family: str = "") -> SpeechRow:
-    family, name = family or one.option.family, one.option.name
-    if one.variant is None:
-        return SpeechRow(family, name, one.status, one.note)
-    unusable = {m.clip for m in found.get(CLEAN, ()) if m.failed}
-    cells = [m for m in found[one.variant] if m.clip not in unusable]
+def _row(candidate: SpeechCandidate, errors: dict[System, tuple[ClipErrors, ...]]) -> SpeechRow:
+    family, name, note = candidate.option.family, candidate.option.name, candidate.note
+    if candidate.variant is None:
+        return SpeechRow(family, name, candidate.status, note)
+    unusable = {m.clip for m in errors.get(CLEAN, ()) if m.failed}
+    cells = [m for m in errors[candidate.variant] if m.clip not in unusable]
     good = [m for m in cells if not m.failed]
-    lost = len(cells) - len(good)
+    failed = len(cells) - len(good)
     if not good:
         first = next((m.failed for m in cells), "no clip is left to test on")
-        return SpeechRow(family, name, "impossible", f"every clip failed: {first}", failed=lost)
+        return SpeechRow(family, name, "impossible", f"every clip failed: {first}", failed=failed)
     outcome: suite.Outcome = "measured"
-    note = one.note
     if all(m.same and not m.mel for m in good):
         outcome, note = "identical", "all waves are bit-identical"
     elif all(max(m.heard, m.mel or 0.0) < ROUNDING for m in good):
         outcome, note = "no effect", f"identical up to rounding in double precision: {note}"
     values = {key: [getattr(m, key) for m in good] for key in FIELDS}
-    numbers: dict[str, Any] = {key: None if None in got else _number(got) for key, got in values.items()}
-    return SpeechRow(
-        family,
-        name,
-        outcome,
-        note,
-        **numbers,
-        clips=len(good),
-        longer=sum(m.frames != m.clean_frames for m in good),
-        unstopped=sum(not m.stopped for m in good),
-        failed=lost,
-    )
+    numbers: dict[str, Any] = {key: None if None in of else _mean(of) for key, of in values.items()}
+    numbers["longer"] = sum(m.frames != m.clean_frames for m in good)
+    numbers["unstopped"] = sum(not m.stopped for m in good)
+    return SpeechRow(family, name, outcome, note, **numbers, clips=len(good), failed=failed)
 
 
 def _alike(first: SpeechRow, second: SpeechRow) -> bool:
@@ -199,37 +192,34 @@ def _alike(first: SpeechRow, second: SpeechRow) -> bool:
     return first.outcome == second.outcome == "measured" and all(close)
 
 
-def _number(values: Sequence[float]) -> MeanInterval:
+def _mean(values: Sequence[float]) -> MeanInterval:
     """The mean over clips with a bootstrap interval, the same for the same numbers."""
-    made = mean_interval(values, generator(0, "speech"))
-    return MeanInterval(made.estimate, max(made.low, 0.0), made.high)  # squares
+    interval = mean_interval(values, generator(0, "speech"))
+    return MeanInterval(interval.estimate, max(interval.low, 0.0), interval.high)  # squares
 
 
 def _combined(prepared: PreparedSpeech, rows: Sequence[SpeechRow], watch: suite.Watch) -> SpeechRow | None:
     """The worst precision and the worst STFT option combined; None unless each has an effect."""
-    known = {one.option.label: one.option for one in prepared.candidates}
+    known = {candidate.option.label: candidate.option for candidate in prepared.candidates}
     most_harmful = suite.worst_per_group(suite.distinct_rows(rows), lambda row: row.family)
     worst = {row.family: known[row.label] for row in most_harmful}
     if len(worst) < 2:
         return None
     system = CLEAN.apply(worst[suite.PRECISION]).apply(worst[STFT])
-    found = _run_systems(prepared, (CLEAN, system), watch, f"combined {prepared.plan.model.name}")
-    option = dataclasses.replace(worst[STFT], name=system.name)
-    return _row(suite.Candidate(option, "measured", "", system), found, "combined")
+    errors = _run_systems(prepared, (CLEAN, system), watch, f"combined {prepared.plan.model.name}")
+    option = dataclasses.replace(worst[STFT], family="combined", name=system.name)
+    return _row(suite.Candidate(option, "measured", "", system), errors)
 
 
 def estimate(plan: SpeechPlan) -> suite.Estimate:
-    """The estimate, from a few clips that are run through every system in one process and discarded.
-
-    Rewritten graphs are stored with the run if it has begun.
-    """
+    """The estimate, from a few clips; rewritten graphs are stored with the run if it has begun."""
     with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as name:
         folder, store = Path(name), cell_store(plan.runs / CELLS)
         begun = not store.is_new
         prepared = prepare(plan if begun else dataclasses.replace(plan, runs=folder / "runs"))
         work, clips = prepared.work(prepared.systems), plan.data.clips
         cells = sum(c.name not in work.without.get(s.precision, ()) for s in work.systems for c in clips)
-        found = suite.Estimate(
+        untimed = suite.Estimate(
             model=plan.model.name,
             items=len(clips),
             variants=len(work.systems),
@@ -237,9 +227,9 @@ def estimate(plan: SpeechPlan) -> suite.Estimate:
             missing=count_missing(work, clips, store) if begun else cells,
             skipped=suite.skipped_options(prepared.candidates),
         )
-        if found.missing == 0:
-            return found
-        few, timed = clips[:SAMPLE], folder / "cells"
+        if untimed.missing == 0:
+            return untimed
+        few, timed = clips[:SAMPLE], FolderStore(folder / "cells")
         return suite.extrapolate(
-            found, len(few), timed, lambda: measure_systems(work, few, FolderStore(timed))
+            untimed, len(few), folder / "cells", lambda: measure_systems(work, few, timed)
         )

@@ -119,8 +119,8 @@ def mel_filters(spectrum: Spectrum) -> NDArray[np.float64]:
 
 def magnitude(wave: Wave, spectrum: Spectrum, operator: str = "numpy") -> NDArray[np.float64]:
     """The magnitudes to the spectrum's power, (bins, frames), by the named operator."""
-    found = np.abs(lookup("stft", operator)(wave, spectrum))
-    return np.asarray(found if spectrum.power == 1.0 else found**spectrum.power, np.float64)
+    absolute = np.abs(lookup("stft", operator)(wave, spectrum))
+    return np.asarray(absolute if spectrum.power == 1.0 else absolute**spectrum.power, np.float64)
 
 
 def log_mel(wave: Wave, spectrum: Spectrum, operator: str = "numpy") -> Mel:
@@ -178,27 +178,27 @@ def magnitudes(log_mel: Mel, spectrum: Spectrum) -> NDArray[np.float64]:
 
 @functools.lru_cache(maxsize=32)
 def _inverse_filters(spectrum: Spectrum) -> NDArray[np.float64]:
-    found = np.asarray(np.linalg.pinv(mel_filters(spectrum)), np.float64)
-    found.setflags(write=False)
-    return found
+    inverse = np.asarray(np.linalg.pinv(mel_filters(spectrum)), np.float64)
+    inverse.setflags(write=False)
+    return inverse
 
 
 def griffin_lim(magnitude: NDArray[np.float64], spectrum: Spectrum, how: Vocoder) -> Wave:
     """The wave whose transform's magnitudes are near these (bins, frames)."""
     operator = part("stft", how.operator)
     forward, backward = operator.function, operator.facts["inverse"]
-    now = magnitude.astype(np.complex128)
+    x = magnitude.astype(np.complex128)
     if how.seed is not None:
         rng = generator(how.seed, "griffin-lim", *magnitude.shape)
-        now = np.asarray(magnitude * np.exp(1j * rng.uniform(-np.pi, np.pi, magnitude.shape)))
+        x = np.asarray(magnitude * np.exp(1j * rng.uniform(-np.pi, np.pi, magnitude.shape)))
     frames = magnitude.shape[1]
     before: Complex | None = None
     for _ in range(how.iterations):
-        heard = forward(backward(now, spectrum), spectrum)[:, :frames]
+        y = forward(backward(x, spectrum), spectrum)[:, :frames]
         # Operators differ by one frame in how they treat the end.
-        heard = np.pad(heard, ((0, 0), (0, frames - heard.shape[1])))
-        ahead = heard if before is None else heard + how.momentum * (heard - before)
-        before = heard
-        now = magnitude * (ahead / np.maximum(np.abs(ahead), TINY))
-    wave: Wave = backward(now, spectrum)
+        y = np.pad(y, ((0, 0), (0, frames - y.shape[1])))
+        z = y if before is None else y + how.momentum * (y - before)
+        before = y
+        x = magnitude * (z / np.maximum(np.abs(z), TINY))
+    wave: Wave = backward(x, spectrum)
     return wave

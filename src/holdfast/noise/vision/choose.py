@@ -12,6 +12,7 @@ from holdfast.core.errors import InputError, ModelError
 from holdfast.core.fingerprint import of_bytes
 from holdfast.core.model import Input, Model, Task
 from holdfast.core.pipeline import Pipeline
+from holdfast.core.registry import lookup
 from holdfast.data.embedded import EmbeddedEntry, is_embedded
 from holdfast.data.entries import FileEntry, read_image_file
 from holdfast.data.open import open_dataset
@@ -26,10 +27,9 @@ from holdfast.noise.suite import (
 )
 from holdfast.noise.vision.sweep import Variant
 from holdfast.report.tables import many
-from holdfast.stages.boxes import no_effect
 from holdfast.stages.deployed import Calibration, DeployedInference
 from holdfast.stages.families import NoiseOption, applied, families, options
-from holdfast.stages.normalise import square
+from holdfast.stages.post import no_effect
 
 ImageCandidate: TypeAlias = Candidate[Variant]
 
@@ -50,24 +50,24 @@ def select_options(context: SuiteContext, selection: NoiseSelection) -> list[Ima
     selection.check()
     model, task = context.model, context.model.card.task
     taken = [option for of in families() for option in options(of) if selection.takes(option)]
-    found: list[ImageCandidate | None] = []
+    candidates: list[ImageCandidate] = []
     for option in taken:
         unfit = task_mismatch(option, model)
         if (unfit or option.missing) and selection.singles_out(option):
             raise InputError(f"--only {option.label}: {unfit or option.missing}")
         if option.missing and not unfit:
-            found.append(Candidate(option, "not installed", option.missing))
-        elif not unfit:
-            found.append(build_variant(context, [option]))
-    if not any(found):
-        why = "--only and --skip exclude all"
-        if any(task in option.tasks for option in taken):
-            why = f"the selected options are already part of the training pipeline of {model.name}"
-        elif taken:
-            names = ", ".join(sorted({option.family for option in taken}))
-            why = f"{names}: not applicable to {model.name}, whose task is {task}"
-        raise InputError(f"no noise option is left to run: {why}; see `holdfast noise list`")
-    return [one for one in found if one is not None]
+            candidates.append(Candidate(option, "not installed", option.missing))
+        elif not unfit and (candidate := build_variant(context, [option])):
+            candidates.append(candidate)
+    if candidates:
+        return candidates
+    why = "--only and --skip exclude all"
+    if any(task in option.tasks for option in taken):
+        why = f"the selected options are already part of the training pipeline of {model.name}"
+    elif taken:
+        names = ", ".join(sorted({option.family for option in taken}))
+        why = f"{names}: not applicable to {model.name}, whose task is {task}"
+    raise InputError(f"no noise option is left to run: {why}; see `holdfast noise list`")
 
 
 def task_mismatch(option: NoiseOption, model: Model) -> str:
@@ -84,22 +84,20 @@ def reason_of(text: str, model: Model) -> str:
 
 
 def with_calibration(pipeline: Pipeline, calibration: Calibration, folder: Path) -> Pipeline:
-    """The pipeline with the calibration images and the folder that a rewritten graph needs.
-
-    A pipeline that has calibration images already keeps them.
-    """
-    infer = pipeline.infer
-    if not isinstance(infer, DeployedInference):
+    """The pipeline with the folder of a rewritten graph and, unless it has some, these calibration images."""
+    if not isinstance(infer := pipeline.infer, DeployedInference):
         return pipeline
     images = infer.calibration or calibration
     return pipeline.replace(infer=dataclasses.replace(infer, calibration=images, folder=folder))
 
 
 def fit_no_effect(pipeline: Pipeline, clean: Pipeline, fed: Input) -> str:
-    """Why the fit `square` alone changes nothing for a card with this input; empty if it changes it."""
-    if pipeline.fit != "square" or pipeline.replace(fit=clean.fit) != clean or square(fed) != fed:
+    """Why a fit alone changes nothing for a card with this input; empty if it changes it."""
+    if pipeline.fit == clean.fit or pipeline.replace(fit=clean.fit) != clean:
         return ""
-    return f"applies only to cards with the input policy crop; this card has {fed.policy}"
+    if pipeline.fit == "square" and fed.policy != "crop":
+        return f"applies only to cards with the input policy crop; this card has {fed.policy}"
+    return "does not change the input of this model" if lookup("fit", pipeline.fit)(fed) == fed else ""
 
 
 def build_variant(context: SuiteContext, chosen: Sequence[NoiseOption]) -> ImageCandidate | None:
@@ -109,7 +107,7 @@ def build_variant(context: SuiteContext, chosen: Sequence[NoiseOption]) -> Image
         pipeline = pipeline.replace(infer="onnxruntime")
     if pipeline == context.clean:
         return None
-    name = " + ".join(one.label for one in chosen)
+    name = " + ".join(option.label for option in chosen)
     useless = no_effect(last.name, context.model.card) if last.family == "boxes" else ""
     useless = useless or fit_no_effect(pipeline, context.clean, context.model.card.input)
     if useless and len(chosen) == 1:
@@ -123,49 +121,45 @@ def build_variant(context: SuiteContext, chosen: Sequence[NoiseOption]) -> Image
     except ModelError as reason:
         return Candidate(last, "impossible", reason_of(str(reason), context.model))
     if infer.rewrites and not built.changed and len(chosen) == 1:
-        said = "; ".join(built.how) or unchanged(context.model.read(), last.family)
-        return Candidate(last, "no effect", said)
+        why = "; ".join(built.how) or unchanged(context.model.read(), last.family)
+        return Candidate(last, "no effect", why)
     without = context.reserved.without if infer.calibrated else frozenset()
     return Candidate(last, "measured", "; ".join(built.how), Variant(name, pipeline, without))
 
 
-def reserve(tested: Dataset, spare: Dataset | None, images: int = CALIBRATION_ITEMS) -> Reserved[Entry]:
-    """Images of `spare` that are not tested on; else some of the tested, which are then skipped."""
-    free = () if spare is None else images_not_in(spare.entries, tested.entries)
-    if free and spare is not None:
-        taken = spread(free, min(images, len(free)))
-        verb = "is" if len(taken) == 1 else "are"
-        return Reserved(taken, f"{many(len(taken), 'image')} of {spare.name} that {verb} not tested on")
-    none = "" if spare is None else f" ({spare.name} has no others)"
-    held = calibration_subset(tested.entries, images)
-    others = {
-        entry.name for entry in images_not_in(tested.entries, held)
-    }  # a copy of one held back was seen, too
-    if not others:
-        lack = (
-            f"{many(len(tested), 'image')}{none}: no image would be left to test on; add --calibration DATA"
-        )
+def reserve(tested: Dataset, others: Dataset | None, images: int = CALIBRATION_ITEMS) -> Reserved[Entry]:
+    """Images of `others` that are not tested on; else some of the tested, which are then skipped."""
+    if others is not None and (free := images_not_in(others.entries, tested.entries)):
+        chosen = spread(free, min(images, len(free)))
+        verb = "is" if len(chosen) == 1 else "are"
+        return Reserved(chosen, f"{many(len(chosen), 'image')} of {others.name} that {verb} not tested on")
+    none = "" if others is None else f" ({others.name} has no others)"
+    chosen = calibration_subset(tested.entries, images)
+    # Copies of a chosen image are skipped, too.
+    rest = {entry.name for entry in images_not_in(tested.entries, chosen)}
+    if not rest:
+        count = many(len(tested), "image")
+        lack = f"{count}{none}: no image would be left to test on; add --calibration DATA"
         return Reserved((), f"no image: {lack}", lack=lack)
     words = (
-        f"{len(held)} of the {len(tested)} images{none}; calibrated variants skip these images, and their "
+        f"{len(chosen)} of the {len(tested)} images{none}; calibrated variants skip these images, and their "
         "points lost are relative to the clean result on the other images"
     )
-    return Reserved(held, words, frozenset(e.name for e in tested.entries if e.name not in others))
+    return Reserved(chosen, words, frozenset(e.name for e in tested.entries if e.name not in rest))
 
 
-def images_not_in(spare: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]:
-    """The images of `spare` that are not among the tested ones, compared by their bytes.
+def images_not_in(entries: Sequence[Entry], tested: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The images that are not among the tested ones, by their bytes, without those that cannot be read.
 
-    Images that cannot be read are skipped. Files are read only where two have the same size.
+    Files are read only where two have the same size.
     """
     origins = {_origin(entry) for entry in tested}
-    others = tuple(entry for entry in spare if _origin(entry) not in origins)
+    others = tuple(entry for entry in entries if _origin(entry) not in origins)
     if all(isinstance(entry, EmbeddedEntry) for entry in (*others, *tested)):
         return others  # another seed or index is another scene: nothing need be drawn
     sizes, tested_sizes = [_size(entry) for entry in others], [_size(entry) for entry in tested]
     shared = set(sizes) & set(tested_sizes)
-    pairs = zip(tested, tested_sizes, strict=True)
-    known = {of_bytes(_data(entry)) for entry, size in pairs if size in shared}
+    known = {of_bytes(_data(e)) for e, size in zip(tested, tested_sizes, strict=True) if size in shared}
     pairs = zip(others, sizes, strict=True)
     return tuple(e for e, size in pairs if size and (size not in shared or of_bytes(_data(e)) not in known))
 
@@ -188,7 +182,7 @@ def calibration_pool(
 
 
 def _origin(entry: Entry) -> Hashable:
-    """The source of an image: equal for two entries of the same image, and known without loading it."""
+    """Equal for two entries of the same image, and known without loading it."""
     if isinstance(entry, FileEntry):
         return entry.path
     if isinstance(entry, EmbeddedEntry):

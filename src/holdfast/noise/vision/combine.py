@@ -1,7 +1,7 @@
 """Noise options added one by one, the most harmful first, as in the paper's Fig. 3."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -30,8 +30,8 @@ _INTERACTIONS = {
 class CombineStep:
     """One more option: points lost by all so far, by this step, and by this option alone.
 
-    All in percentage points with paired 95% intervals. An effect is overlapping if this step loses
-    significantly fewer points than the option does alone, and amplified if it loses significantly more.
+    An effect is overlapping if this step loses significantly fewer points than the option does alone, and
+    amplified if it loses significantly more. All intervals are paired 95% intervals.
     """
 
     added: str  # family=option
@@ -74,39 +74,33 @@ def combine(
     plan's time is over, the steps so far are the result.
     """
     known = prepared.options
-    alone_rows = [r for r in distinct_rows(suite.rows) if r.family not in NOT_COMBINED]
-    candidates = [known[r.label] for r in alone_rows] if every else worst_options(suite.rows, known)
+    rows = [r for r in distinct_rows(suite.rows) if r.family not in NOT_COMBINED]
+    candidates = [known[r.label] for r in rows] if every else worst_options(suite.rows, known)
     if not candidates:
         raise InputError("no noise option has an effect here: there is nothing to combine")
     plan = prepared.noise.plan
-    clean = _sides(prepared, [Variant(CLEAN, prepared.context.clean)], watch, "no noise")[CLEAN]
-    before, chosen = clean, list[NoiseOption]()
+    clean = _score(prepared, {CLEAN: Variant(CLEAN, prepared.context.clean)}, watch, "no noise")[CLEAN]
+    before, chosen, alone = clean, list[NoiseOption](), dict[str, ScoredRun]()
     steps: list[CombineStep] = []
     skipped: list[str] = []
-    alone: dict[str, ScoredRun] = {}
     while candidates and len(steps) != most:
         built = [(c, build_variant(prepared.context, [*chosen, c])) for c in candidates]
         skipped += [f"{c.label}: {a.note}" for c, a in built if a is not None and a.variant is None]
-        able = [(c, a.variant) for c, a in built if a is not None and a.variant is not None]
+        able = {c.label: a.variant for c, a in built if a is not None and a.variant is not None}
         try:
-            sides = _sides(
-                prepared, [v for _, v in able], watch, f"step {len(steps) + 1}, {many(len(able), 'option')}"
-            )
+            runs = _score(prepared, able, watch, f"step {len(steps) + 1}, {many(len(able), 'option')}")
         except BudgetSpent:
             skipped += [f"{c.label}: time budget reached" for c in candidates]
             break
-        if not chosen:
-            alone = {c.label: sides[v.name] for c, v in able if v.name in sides}
-        ran = [(c, v) for c, v in able if v.name in sides]
-        if not ran:
+        if not runs:
             break
-        gains = [compare(clean, sides[v.name], replicates=1).interval.estimate for _, v in ran]
-        one, variant = ran[gains.index(min(gains))]
-        after = sides[variant.name]
-        steps.append(_step(one, (clean, alone[one.label], before, after), prepared.noise.replicates))
-        before = after
-        chosen.append(one)
-        gone = {one.family} | {c.family for c, a in built if a is None or a.variant is None}
+        alone = alone or runs
+        worst = min(runs, key=lambda label: compare(clean, runs[label], replicates=1).interval.estimate)
+        scored = (clean, alone[worst], before, runs[worst])
+        steps.append(_step(known[worst], scored, prepared.noise.replicates))
+        before = runs[worst]
+        chosen.append(known[worst])
+        gone = {known[worst].family} | {c.family for c, a in built if a is None or a.variant is None}
         candidates = [c for c in candidates if c.family not in gone]
     return Combination(
         model=plan.model.name,
@@ -120,38 +114,37 @@ def combine(
     )
 
 
-def _sides(
-    prepared: PreparedNoise, variants: Sequence[Variant], watch: Watch, what: str
+def _score(
+    prepared: PreparedNoise, variants: Mapping[str, Variant], watch: Watch, what: str
 ) -> dict[str, ScoredRun]:
-    """The finished variants by name, without those in which every image failed."""
-    plan = prepared.noise.plan
-    found = {}
-    for name, made in run_variants(
-        prepared, tuple(variants), watch, f"combine {plan.model.name}, {what}"
-    ).items():
-        records = made.read().records  # none of a variant with a problem
+    """The scored variants by their keys, without those in which every image failed."""
+    plan, runs = prepared.noise.plan, {}
+    name = f"combine {plan.model.name}, {what}"
+    results = run_variants(prepared, tuple(variants.values()), watch, name)
+    for key, variant in variants.items():
+        records = results[variant.name].read().records  # none of a variant with a problem
         if not all(isinstance(r, FailedImage) for r in records):
-            found[name] = scored_run(plan, prepared.alignment, records)
-    return found
+            runs[key] = scored_run(plan, prepared.alignment, records)
+    return runs
 
 
 def _step(
-    one: NoiseOption, sides: tuple[ScoredRun, ScoredRun, ScoredRun, ScoredRun], replicates: int
+    option: NoiseOption, runs: tuple[ScoredRun, ScoredRun, ScoredRun, ScoredRun], replicates: int
 ) -> CombineStep:
     """The step from four runs: clean, this option alone, the options before it, and all of them."""
-    clean, single, before, after = sides
+    clean, single, before, after = runs
     whole = compare(clean, after, replicates=replicates)
-    held = set(common_images(clean, single)) & set(common_images(before, after))
-    names = [record.name for record in clean.records if record.name in held]
+    common = set(common_images(clean, single)) & set(common_images(before, after))
+    names = [record.name for record in clean.records if record.name in common]
     if not names:
-        raise InputError(f"{one.label}: no image ran in all of: clean, alone, before and after this step")
-    first, other, base, last = (bootstrap_values(side, names, replicates=replicates) for side in sides)
+        raise InputError(f"{option.label}: no image ran in all of: clean, alone, before and after this step")
+    first, other, base, last = (bootstrap_values(run, names, replicates=replicates) for run in runs)
     lost, extra, alone = whole.points_lost, paired(last, base), paired(other, first)
     beyond = paired(first - other, base - last, bound=2.0)  # a difference of two differences
     effect: Interaction = "overlapping" if beyond.high < 0 else "amplified" if beyond.low > 0 else "additive"
     effect = effect if len(names) >= FEWEST else "additive"
     return CombineStep(
-        added=one.label,
+        added=option.label,
         value=whole.after,
         points_lost=lost.estimate,
         low=lost.low,
@@ -168,20 +161,16 @@ def _step(
     )
 
 
-def describe_combination(staircase: Combination) -> str:
+def describe_combination(combination: Combination) -> str:
     """Which effects are overlapping, amplified or additive, in a sentence."""
     parts = []
     for effect, text in _INTERACTIONS.items():
-        names = [step.added for step in staircase.steps if step.effect == effect]
-        parts += [f"{', '.join(names)}: {text}"] if names else []
+        if names := [step.added for step in combination.steps if step.effect == effect]:
+            parts.append(f"{', '.join(names)}: {text}")
     return "; ".join(parts) + "." if parts else "Only one option has an effect."
 
 
-def as_plain(staircase: Combination) -> dict[str, Any]:
-    """The staircase as JSON values."""
-    return {
-        "holdfast": 1,
-        "kind": "combine",
-        **dataclasses.asdict(staircase),
-        "words": describe_combination(staircase),
-    }
+def as_plain(combination: Combination) -> dict[str, Any]:
+    """The combination as JSON values."""
+    plain = dataclasses.asdict(combination)
+    return {"holdfast": 1, "kind": "combine", **plain, "words": describe_combination(combination)}

@@ -7,8 +7,7 @@ from holdfast.evaluate.difference import COUNTED
 from holdfast.metrics.points import facing, interval_text, lost_text, significance
 from holdfast.noise import page as pages
 from holdfast.noise.suite import outcome_text
-from holdfast.noise.vision.combine import Combination, CombineStep
-from holdfast.noise.vision.combine import describe_combination as combination_words
+from holdfast.noise.vision.combine import Combination, CombineStep, describe_combination
 from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 from holdfast.noise.vision.tables import (
     combination_table,
@@ -33,27 +32,26 @@ _READING = (
 def _chart(model: ModelNoise) -> Figure:
     titles = {f.name: f.title for f in families()}
     names = dict.fromkeys(r.family for r in model.rows)
-    groups = [ForestGroup(titles.get(n, n), [_spot(r) for r in model.of(n)]) for n in names]
+    groups = [ForestGroup(titles.get(n, n), [_point(r) for r in model.of(n)]) for n in names]
     if model.combined is not None:
-        groups.append(ForestGroup("Combined", [_spot(model.combined, combined=True)]))
+        groups.append(ForestGroup("Combined", [_point(model.combined, combined=True)]))
     metric = metric_label(model)
     chart = forest(groups, title=f"Points lost by each option, {metric}", desc=_READING)
     return Figure(f"Points lost, {metric}, n = {model.images}", chart, _READING, wide=True)
 
 
-def _spot(row: NoiseRow, combined: bool = False) -> ForestPoint:
+def _point(row: NoiseRow, combined: bool = False) -> ForestPoint:
     name = "worst of each" if combined else row.option
     if row.outcome != "measured":
         return ForestPoint(name, None, words=outcome_text(row), note=f"{outcome_text(row)}: {row.note}")
-    return pages.loss_spot(name, row, row.images, notes_of(row, combined))
+    return pages.loss_point(name, row, row.images, notes_of(row, combined))
 
 
 def lead(model: ModelNoise) -> str:
     """The main result in a sentence or two, and what to do next."""
     worst = model.worst
-    text = (
-        f"{metric_label(model)} is {100 * model.clean:.2f} with the training pipeline (n = {model.images})."
-    )
+    clean = f"{metric_label(model)} is {100 * model.clean:.2f}"
+    text = f"{clean} with the training pipeline (n = {model.images})."
     measured = [r for r in model.rows if r.outcome == "measured"]
     if not measured:
         return f"{text} No noise option that ran here changes it."
@@ -64,51 +62,49 @@ def lead(model: ModelNoise) -> str:
     if model.combined is not None and model.combined.points_lost is not None:
         text += f" Worst options of all families combined: {lost_text(model.combined.points_lost)}."
     if worst.clear and worst.points_lost > 0:
-        text += (
-            f" Next: check whether your deployment uses {worst.label}, for example with holdfast diagnose."
-        )
+        check = f"check whether your deployment uses {worst.label}, for example with holdfast diagnose"
+        text += f" Next: {check}."
     return text
 
 
-def combination_section(made: Combination, images: int) -> Section:
+def combination_section(combination: Combination, images: int) -> Section:
     """The combination of options, as a chart and in a table; `images` are those of the clean metric."""
-    metric = metric_label(made)
-    counts = [images, *(s.images for s in made.steps)]
+    metric = metric_label(combination)
+    counts = [images, *(s.images for s in combination.steps)]
     fewer = {  # steps that are measured on fewer images than the one before
         s.added: f"measured on {many(s.images, 'image')}, {before - s.images} fewer than the previous step"
-        for s, before in zip(made.steps, counts, strict=False)
+        for s, before in zip(combination.steps, counts, strict=False)
         if s.images < before
     }
+    steps = [_waterfall_step(s, fewer.get(s.added, "")) for s in combination.steps]
     chart = staircase(
-        WaterfallStep("clean", "", 100 * made.clean),
-        [_stair(s, fewer.get(s.added, "")) for s in made.steps],
+        [WaterfallStep("clean", "", 100 * combination.clean), *steps],
         title="Combined noise, step by step",
         y_label=metric,
         desc=f"{metric} after each option is added to those before it, the most harmful first.",
     )
     notes = [f"{added}: {text}; its column shows this step on those images." for added, text in fewer.items()]
-    notes += [f"Skipped: {'; '.join(made.skipped)}"] if made.skipped else []
+    notes += [f"Skipped: {'; '.join(combination.skipped)}"] if combination.skipped else []
     figures = (
         Figure(f"{metric}, n = {images}", scroll(chart, "Combined noise"), " ".join(notes), wide=True),
-        table_figure("", combination_table(made), name="Combined noise, in numbers", wide=True),
+        table_figure("", combination_table(combination), name="Combined noise, in numbers", wide=True),
     )
-    return Section("staircase", "Combined noise, step by step", figures, combination_words(made))
+    return Section("staircase", "Combined noise, step by step", figures, describe_combination(combination))
 
 
-def _stair(step: CombineStep, fewer: str) -> WaterfallStep:
-    """A step as it is drawn."""
+def _waterfall_step(step: CombineStep, fewer: str) -> WaterfallStep:
     family, option = step.added.split("=", 1)
     note = f"{lost_text(step.extra)} by this step, {lost_text(step.alone)} alone: {step.effect}"
     more = (f"{note}; {fewer}", f"({many(step.images, 'image')})") if fewer else (note,)
     return WaterfallStep(family, option, 100 * step.value, -step.extra, *more)
 
 
-def write(suite: NoiseSuite, out: Path, stairs: Sequence[Combination] = ()) -> Path:
+def write(suite: NoiseSuite, out: Path, combinations: Sequence[Combination] = ()) -> Path:
     """Write the page, whole or not at all, and return its path."""
-    return write_page(page(suite, stairs), out, "noise.html")
+    return write_page(page(suite, combinations), out, "noise.html")
 
 
-def page(suite: NoiseSuite, stairs: Sequence[Combination] = ()) -> str:
+def page(suite: NoiseSuite, combinations: Sequence[Combination] = ()) -> str:
     """The suite as one self-contained HTML file."""
     models, table = suite.models, models_table(suite)
     body = table_figure("", table, name="System noise", wide=True)
@@ -118,16 +114,14 @@ def page(suite: NoiseSuite, stairs: Sequence[Combination] = ()) -> str:
         text = lead(model) if len(models) > 1 else f"{table.caption}."
         sections.append(pages.options_section(suite, place, _chart(model), table, text))
     images = {m.model: m.images for m in models}
-    sections += [combination_section(s, images[s.model]) for s in stairs]
+    sections += [combination_section(c, images[c.model]) for c in combinations]
     several = " ".join(f"{m.model}: {lead(m)}" for m in models[:3])
     warnings = [Alert(f"{m.model}: {line}", "about") for m in models for line in m.warnings]
+    measured = sum(r.points_lost is not None for m in models for r in m.rows)
     return pages.suite_page(
         suite,
         suite.data,
-        {
-            "images": models[0].images,
-            "options run": sum(r.points_lost is not None for m in models for r in m.rows),
-        },
+        {"images": models[0].images, "options run": measured},
         _cards,
         _card,
         verdict=several if len(models) > 1 else lead(models[0]),
@@ -151,15 +145,11 @@ def _cards(model: ModelNoise) -> list[Card]:
 
 
 def _loss_card(title: str, row: NoiseRow, about: str = "") -> Card:
-    """The points lost by a row, or gained, with their interval."""
-    lost = row.points_lost or 0.0
-    number, _, unit = lost_text(lost).partition(" ")
-    ends = f"95% interval {interval_text(*facing(lost, row.low, row.high))}, n = {row.images}"
-    return Card(f"{unit}, {title}", number, f"{about}{ends}")
+    interval = interval_text(*facing(row.points_lost or 0.0, row.low, row.high))
+    return pages.loss_card(title, row, f"{about}95% interval {interval}, n = {row.images}")
 
 
 def _card(model: ModelNoise) -> Card:
-    """One of several models: its clean metric, and the points lost by its worst option."""
     note, worst = f"clean {metric_label(model)}, n = {model.images}", model.worst
     if worst and worst.points_lost is not None:
         note += f"; worst option {worst.label}: {lost_text(worst.points_lost)}"
@@ -168,14 +158,9 @@ def _card(model: ModelNoise) -> Card:
 
 def _about(suite: NoiseSuite) -> Section:
     stages = [[m.model, *m.pipeline.values()] for m in suite.models]
-    clean = table_figure(
-        "Clean pipeline",
-        Table(["model", *suite.models[0].pipeline], stages),
-        "Every option is compared with this pipeline.",
-        name="Clean pipeline",
-        wide=True,
-        sortable=False,
-    )
+    table = Table(["model", *suite.models[0].pipeline], stages)
+    note = "Every option is compared with this pipeline."
+    clean = table_figure("Clean pipeline", table, note, wide=True, sortable=False)
     failed = [[line] for m in suite.models for line in m.failed]
-    lost = table_figure("Failed images", Table(["failed"], failed), name="Failed images", sortable=False)
+    lost = table_figure("Failed images", Table(["failed"], failed), sortable=False)
     return about_section([clean], suite.versions, *([lost] if failed else []))

@@ -127,8 +127,8 @@ class NoiseSuite(Result):
     @property
     def worst(self) -> NoiseRow | None:
         """Of the options that change the metric or a prediction, the one that costs most; else None."""
-        found = [model.worst for model in self.models if model.worst is not None]
-        return max(found, key=lambda row: row.harm, default=None)
+        worst = (model.worst for model in self.models)
+        return max((row for row in worst if row), key=lambda row: row.harm, default=None)
 
     @property
     def table(self) -> "Table":
@@ -139,7 +139,7 @@ class NoiseSuite(Result):
 
     def row(self, label: str, model: str = "") -> NoiseRow:
         """The row of an option such as resize=opencv-nearest, of the first model or the named one."""
-        rows = {row.label: row for one in self.models if model in ("", one.model) for row in one.rows}
+        rows = {row.label: row for m in self.models if model in ("", m.model) for row in m.rows}
         if label not in rows:
             raise UnknownName("noise option", label, rows)
         return rows[label]
@@ -149,7 +149,7 @@ class NoiseSuite(Result):
         return SUITES.to_plain(self)
 
     def _summary(self) -> str:
-        models, worst = ", ".join(one.model for one in self.models), self.worst
+        models, worst = ", ".join(m.model for m in self.models), self.worst
         lost = f"{worst.label}: {lost_text(worst.loss or 0.0)}" if worst else "nothing changes"
         count = len(self.models[0].rows)
         return f"{models} on {self.data}: {count} option{'s' if count != 1 else ''}, {lost}"
@@ -157,9 +157,9 @@ class NoiseSuite(Result):
     def _rows(self) -> list[dict[str, Any]]:
         columns = ("family", "option", "outcome", "value", "low", "high", "changed", "images", "note")
         return [
-            {"model": one.model, **{name: getattr(row, name) for name in columns}, "points_lost": row.loss}
-            for one in self.models
-            for row in (*one.rows, *([one.combined] if one.combined else []))
+            {"model": m.model, **{name: getattr(row, name) for name in columns}, "points_lost": row.loss}
+            for m in self.models
+            for row in (*m.rows, *([m.combined] if m.combined else []))
         ]
 
     def _page(self) -> str:
@@ -173,9 +173,7 @@ def summarize_family(rows: Sequence[NoiseRow], family: str) -> FamilySummary:
     own = [r for r in rows if r.family == family]
     measured = distinct_rows(own)
     if not measured:
-        return FamilySummary(
-            family=family, mean=None, worst=None, option="", distinct=0, words=common_outcome(own)
-        )
+        return FamilySummary(family, None, None, "", distinct=0, words=common_outcome(own))
     worst = max(measured, key=lambda r: r.harm)
     mean = sum(r.points_lost or 0.0 for r in measured) / len(measured)
     return FamilySummary(family, mean, worst.points_lost, worst.option if worst.moves else "", len(measured))
@@ -193,8 +191,7 @@ class _NoiseManifest(Manifest[NoiseSuite]):
         return plain
 
 
-MANIFEST = "noise.json"
-SUITES = _NoiseManifest(MANIFEST, "noise", NoiseSuite, "a noise run")
+SUITES = _NoiseManifest("noise.json", "noise", NoiseSuite, "a noise run")
 as_plain, save, open_suite = SUITES.to_plain, SUITES.save, SUITES.open
 
 

@@ -7,27 +7,30 @@ import functools
 import math
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import BudgetSpent, DataError, ImageError
+from holdfast.core.model import Task
 from holdfast.core.pipeline import Noise, pipeline_of
 from holdfast.engine.execution import current
+from holdfast.engine.pipelines import read_records
 from holdfast.engine.records import FailedImage, to_plain
 from holdfast.engine.store import to_json
-from holdfast.evaluate.classes import Alignment
+from holdfast.evaluate.classes import Alignment, output_warnings, realign
 from holdfast.evaluate.difference import ScoredRun, compare, scored_run
-from holdfast.evaluate.output_check import output_warnings
+from holdfast.evaluate.per_image import RecordSet
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, alignment_of, settings_plain
+from holdfast.evaluate.score import Settings
 from holdfast.noise import suite
 from holdfast.noise.suite import Watch
 from holdfast.noise.vision import choose, sweep
-from holdfast.noise.vision.result import ModelNoise, NoiseRow
+from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.stages.deployed import Calibration, DeployedInference
 from holdfast.stages.families import NoiseOption
@@ -44,7 +47,7 @@ class NoisePlan:
 
     plan: EvaluationPlan
     selection: suite.NoiseSelection = field(default_factory=suite.NoiseSelection)
-    spare: Dataset | None = None  # calibration images; None: some of the tested ones, which are then skipped
+    calibration_data: Dataset | None = None  # None: some of the tested images, which are then skipped
     calibration_images: int = suite.CALIBRATION_ITEMS
     replicates: int = 1000
     own: Mapping[str, Noise] = field(default_factory=dict)  # the user's noise functions by name
@@ -62,12 +65,18 @@ class PreparedNoise:
     @property
     def options(self) -> dict[str, NoiseOption]:
         """The options of the suite by their labels."""
-        return {one.option.label: one.option for one in self.candidates}
+        return {candidate.option.label: candidate.option for candidate in self.candidates}
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The clean variant and all variants that are measured alone."""
+        alone = [a.variant for a in self.candidates if a.variant is not None]
+        return (Variant(CLEAN, self.context.clean), *alone)
 
     def first(self, count: int) -> PreparedNoise:
         """The same on the first images; calibration images do not change."""
-        plan = self.noise.plan
-        return self if count >= len(plan.dataset) else self._with(dataset=plan.dataset.first(count))
+        dataset = self.noise.plan.dataset
+        return self if count >= len(dataset) else self._with(dataset=dataset.first(count))
 
     def within(self, until: float) -> PreparedNoise:
         """The same with another deadline (of time.monotonic)."""
@@ -77,65 +86,51 @@ class PreparedNoise:
         plan = replace(self.noise.plan, **changes)
         return replace(self, noise=replace(self.noise, plan=plan))
 
-    @property
-    def variants(self) -> tuple[Variant, ...]:
-        """The clean variant and all variants that are measured alone."""
-        alone = [a.variant for a in self.candidates if a.variant is not None]
-        return (Variant(CLEAN, self.context.clean), *alone)
-
 
 def prepare(noise: NoisePlan) -> PreparedNoise:
     """The variants of the suite; graphs are rewritten and integer precisions calibrated here."""
     bare = prepare_context(noise)
-    mine = [NoiseOption(OWN, name, function) for name, function in noise.own.items()]
-    own = [choose.build_variant(bare.context, [option]) for option in mine]
-    alone = noise.selection == suite.NoiseSelection((OWN,))
-    named = [] if alone else choose.select_options(bare.context, noise.selection)
+    options = [NoiseOption(OWN, name, function) for name, function in noise.own.items()]
+    own = [choose.build_variant(bare.context, [option]) for option in options]
+    only_own = noise.selection == suite.NoiseSelection((OWN,))
+    named = [] if only_own else choose.select_options(bare.context, noise.selection)
     return replace(bare, candidates=(*named, *filter(None, own)))
 
 
 def prepare_context(noise: NoisePlan) -> PreparedNoise:
     """The context that all variants share, without variants."""
     plan = noise.plan
-    alignment = alignment_of(plan)
     clean = plan.pipeline or pipeline_of(plan.model.card)
-    reserved = choose.reserve(plan.dataset, noise.spare, noise.calibration_images)
+    reserved = choose.reserve(plan.dataset, noise.calibration_data, noise.calibration_images)
     calibration = Calibration(reserved.items, clean, reserved.lack)
     folder = plan.runs / CELLS / suite.REWRITTEN
-    return PreparedNoise(
-        noise, choose.SuiteContext(plan.model, clean, reserved, calibration, folder), alignment
-    )
+    context = choose.SuiteContext(plan.model, clean, reserved, calibration, folder)
+    return PreparedNoise(noise, context, alignment_of(plan))
 
 
 def measure(prepared: PreparedNoise, watch: Watch = suite.no_progress, together: bool = True) -> ModelNoise:
-    """The noise of the model; a killed run continues where it stopped.
-
-    The worst options are also run combined, unless `together` is False or the plan's time is over.
-    """
+    """The noise of the model, with the worst options combined if `together` and if there is time left."""
     plan = prepared.noise.plan
-    found = run_variants(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
-    prepared = prepared.first(found[CLEAN].images)
-    judge = _RowBuilder(prepared, found[CLEAN])
-    rows = tuple(judge.row(a, found) for a in prepared.candidates)
+    results = run_variants(prepared, prepared.variants, watch, f"noise {plan.model.name}", partial=0.8)
+    prepared = prepared.first(results[CLEAN].images)
+    builder = _RowBuilder(prepared, results[CLEAN])
+    rows = tuple(builder.row(candidate, results) for candidate in prepared.candidates)
     chosen = worst_options(rows, prepared.options) if together else []
     worst = choose.build_variant(prepared.context, chosen) if len(chosen) > 1 else None
     combined = None
     if worst is not None:
         with contextlib.suppress(BudgetSpent):
             if worst.variant:
-                found = run_variants(prepared, (worst.variant,), watch, f"combined {plan.model.name}")
+                results = run_variants(prepared, (worst.variant,), watch, f"combined {plan.model.name}")
             name = worst.variant.name if worst.variant else worst.note
-            combined = replace(judge.row(worst, found), family="combined", option=name, note="")
-    return judge.summary(rows, combined)
+            combined = replace(builder.row(worst, results), family="combined", option=name, note="")
+    return builder.summary(rows, combined)
 
 
 def run_variants(
     prepared: PreparedNoise, variants: tuple[Variant, ...], watch: Watch, what: str, partial: float = 0.0
 ) -> dict[str, SweepResult]:
-    """The variants run together on all images; finished cells are not run again.
-
-    With `partial` the images finished within that share of the time left are enough.
-    """
+    """The variants run on all images; with `partial`, on those finished in that share of the time left."""
     plan = prepared.noise.plan
     whole = sweep_plan(plan, plan.dataset, variants)
     if partial and plan.until < math.inf:
@@ -151,7 +146,7 @@ def sweep_plan(plan: EvaluationPlan, dataset: Dataset, variants: tuple[Variant, 
 
 
 class _RowBuilder:
-    """The clean side, against which every variant is compared; `seen` are the inputs of earlier ones."""
+    """The clean side, against which every variant is compared."""
 
     def __init__(self, prepared: PreparedNoise, clean: SweepResult) -> None:
         if clean.problem:
@@ -161,8 +156,8 @@ class _RowBuilder:
         if all(isinstance(r, FailedImage) for r in records):
             raise DataError(f"none of the {len(records)} images could be evaluated; first {records[0]}")
         self.clean = scored_run(prepared.noise.plan, prepared.alignment, records)
-        self.answers = _predictions_hash(self.clean)
-        self.seen: dict[str, str] = {}
+        self.predictions = _predictions_hash(self.clean)
+        self.variants: dict[str, str] = {}  # the first option of each family, inputs and stages
 
     @functools.cached_property
     def jpeg(self) -> bool:
@@ -174,38 +169,36 @@ class _RowBuilder:
                     return True
         return False
 
-    def row(self, one: choose.ImageCandidate, made: Mapping[str, SweepResult]) -> NoiseRow:
+    def row(self, candidate: choose.ImageCandidate, results: Mapping[str, SweepResult]) -> NoiseRow:
         """The row of an option from its finished cells."""
-        name, family = one.option.name, one.option.family
-        if one.variant is None:
-            return NoiseRow(family, name, "impossible" if one.status == "measured" else one.status, one.note)
-        found = made[one.variant.name]
-        if found.problem:
-            why = choose.reason_of(found.problem, self.prepared.context.model)
-            return NoiseRow(family, name, "impossible", why)
-        cells = found.read()
+        name, family, variant = candidate.option.name, candidate.option.family, candidate.variant
+        if variant is None:
+            status = "impossible" if candidate.status == "measured" else candidate.status
+            return NoiseRow(family, name, status, candidate.note)
+        result, context = results[variant.name], self.prepared.context
+        if result.problem:
+            return NoiseRow(family, name, "impossible", choose.reason_of(result.problem, context.model))
+        cells = result.read()
         same, common = sweep.same_inputs(self.cells.inputs, cells.inputs)
-        failed = sum(isinstance(r, FailedImage) for r in cells.records)
+        reasons = [r.reason for r in cells.records if isinstance(r, FailedImage)]
+        failed = len(reasons)
         if common == 0 or failed == len(cells.records):
-            first = next(
-                (r.reason for r in cells.records if isinstance(r, FailedImage)), "no image could be run"
-            )
-            return NoiseRow(family, name, "impossible", f"every image failed: {first}", failed=failed)
+            why = f"every image failed: {next(iter(reasons), 'no image could be run')}"
+            return NoiseRow(family, name, "impossible", why, failed=failed)
         plan = self.prepared.noise.plan
         after = scored_run(plan, self.prepared.alignment, cells.records)
         difference = compare(self.clean, after, replicates=self.prepared.noise.replicates)
         lost = difference.points_lost
-        pipeline, clean = one.variant.pipeline, self.prepared.context.clean
+        pipeline, clean = variant.pipeline, context.clean
         identical = same == common and (pipeline.infer, pipeline.post) == (clean.infer, clean.post)
         kind = fingerprint.of([family, cells.inputs, pipeline.infer, pipeline.post])
-        alike = self.seen.setdefault(kind, name)
-        still = not identical and _predictions_hash(after) == self.answers
-        outcome: suite.Outcome = "identical" if identical else "no effect" if still else "measured"
+        alike = self.variants.setdefault(kind, name)
+        still = not identical and _predictions_hash(after) == self.predictions
         return NoiseRow(
             family,
             name,
-            outcome,
-            IDENTICAL if still else self._words(one, identical),
+            "identical" if identical else "no effect" if still else "measured",
+            IDENTICAL if still else self._note(candidate, identical),
             value=difference.after,
             points_lost=lost.estimate,
             low=lost.low,
@@ -215,22 +208,23 @@ class _RowBuilder:
             same_inputs=same,
             failed=failed,
             alike=alike if alike != name and not identical else "",
-            setup=found.cells.setup if found.cells else "",
-            skipped=tuple(n for n, e in enumerate(plan.dataset.entries) if e.name in one.variant.without),
+            setup=result.cells.setup if result.cells else "",
+            skipped=tuple(n for n, e in enumerate(plan.dataset.entries) if e.name in variant.without),
         )
 
-    def _words(self, one: choose.ImageCandidate, identical: bool) -> str:
+    def _note(self, candidate: choose.ImageCandidate, identical: bool) -> str:
         if not identical:
-            return one.note
-        if one.option.family == "decode" and not self.jpeg:
+            return candidate.note
+        if candidate.option.family == "decode" and not self.jpeg:
             return "no image is a JPEG, and this decoder gives the same pixels for all of them"
-        alike = f" ({one.option.alike})" if one.option.alike else ""
-        return f"bit-identical on all images{alike}"
+        alike = candidate.option.alike
+        return f"bit-identical on all images{f' ({alike})' if alike else ''}"
 
     def summary(self, rows: tuple[NoiseRow, ...], combined: NoiseRow | None) -> ModelNoise:
         """The model with all its rows."""
         plan, context, cells = self.prepared.noise.plan, self.prepared.context, self.result.cells
-        infers = [a.variant.pipeline.infer for a in self.prepared.candidates if a.variant is not None]
+        alignment, records = self.prepared.alignment, self.cells.records
+        infers = [variant.pipeline.infer for variant in self.prepared.variants]
         calibrated = any(isinstance(infer, DeployedInference) and infer.calibrated for infer in infers)
         return ModelNoise(
             model=plan.model.name,
@@ -245,38 +239,44 @@ class _RowBuilder:
             calibration=context.reserved.words if calibrated else "",
             rule=self.clean.rule,
             notes=tuple(self.cells.notes),
-            warnings=output_warnings(
-                plan.model, plan.dataset, context.clean, self.cells.records, self.prepared.alignment
-            ),
-            failed=tuple(str(r) for r in self.cells.records if isinstance(r, FailedImage)),
+            warnings=output_warnings(plan.model, plan.dataset, context.clean, records, alignment),
+            failed=tuple(str(r) for r in records if isinstance(r, FailedImage)),
             setup=cells.setup if cells else "",
             items=cells.items if cells else (),
-            alignment=self.prepared.alignment.to_plain(),
+            alignment=alignment.to_plain(),
             settings=settings_plain(plan.settings),
             store=current().store,
         )
 
 
 def _predictions_hash(side: ScoredRun) -> str:
-    """A hash of every prediction of a run."""
     return fingerprint.of_bytes(to_json([to_plain(record) for record in side.records]))
+
+
+def record_sets(suite: NoiseSuite, runs: Path, *, clean: bool = True) -> Iterator[RecordSet]:
+    """The records of every option that was run, read from the cells; the column `option` names it."""
+    for model in suite.models:
+        alignment, settings = Alignment.from_plain(model.alignment), Settings.from_plain(model.settings)
+        task = cast(Task, model.task)
+        rows: dict[str, NoiseRow | None] = {CLEAN: None} if clean else {}
+        rows |= {row.label: row for row in model.rows if row.setup}
+        if model.combined is not None and model.combined.setup:
+            rows["combined"] = model.combined
+        labels = {"model": model.model} if len(suite.models) > 1 else {}
+        for option, row in rows.items():
+            records = realign(read_records(model.cells(runs / CELLS, row)).records, alignment, task)
+            yield RecordSet(records, task, alignment.names, settings, {**labels, "option": option})
 
 
 def worst_options(rows: Sequence[NoiseRow], known: Mapping[str, NoiseOption]) -> list[NoiseOption]:
     """The option of each family that loses the most points; runtimes are not part of Combined."""
-    measured = [
-        r
-        for r in rows
-        if r.outcome == "measured" and r.points_lost is not None and r.family not in NOT_COMBINED
-    ]
-    return [known[row.label] for row in suite.worst_per_group(measured, lambda row: row.family)]
+    measured = (r for r in rows if r.outcome == "measured" and r.points_lost is not None)
+    combined = [r for r in measured if r.family not in NOT_COMBINED]
+    return [known[row.label] for row in suite.worst_per_group(combined, lambda row: row.family)]
 
 
 def estimate(noise: NoisePlan) -> suite.Estimate:
-    """The estimate, from a few images that are run through every variant in one process.
-
-    Rewritten graphs are stored with the run if it has begun, else they are discarded.
-    """
+    """The estimate, from a few images; rewritten graphs are stored with the run if it has begun."""
     plan = noise.plan
     with tempfile.TemporaryDirectory(prefix="holdfast-estimate-") as name:
         folder = Path(name)
@@ -284,7 +284,7 @@ def estimate(noise: NoisePlan) -> suite.Estimate:
         prepared = prepare(replace(noise, plan=replace(plan, runs=runs)))
         variants = prepared.variants
         whole = sweep_plan(plan, plan.dataset, variants)
-        found = suite.Estimate(
+        untimed = suite.Estimate(
             model=plan.model.name,
             items=len(plan.dataset),
             variants=len(variants),
@@ -292,10 +292,10 @@ def estimate(noise: NoisePlan) -> suite.Estimate:
             missing=sweep.unfinished(whole),
             skipped=suite.skipped_options(prepared.candidates),
         )
-        if found.missing == 0:
-            return found
+        if untimed.missing == 0:
+            return untimed
         few = suite.spread(plan.dataset.entries, min(SAMPLE, len(plan.dataset)))
         sample = sweep.SweepPlan(plan.model, replace(plan.dataset, entries=few), variants=variants)
         sweep.sweep(replace(sample, dataset=sample.dataset.first(1), runs=folder / "warm"))
         timed = replace(sample, runs=folder / "timed")
-        return suite.extrapolate(found, len(few), timed.runs, lambda: sweep.sweep(timed))
+        return suite.extrapolate(untimed, len(few), timed.runs, lambda: sweep.sweep(timed))

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import HoldfastError, InputError, one_line
-from holdfast.core.frame import place
 from holdfast.core.model import Input, Model
-from holdfast.core.pipeline import Pipeline, open_preparation, pipeline_of
+from holdfast.core.pipeline import Pipeline, open_preparation, pipeline_of, place
 from holdfast.core.registry import lookup
 from holdfast.core.types import Image, Label, Sample, Size
 from holdfast.engine.store import write_atomic
@@ -56,21 +55,17 @@ class NoiseExample:
 
 
 Failure: TypeAlias = tuple[NoiseOption, str]  # an option that cannot be shown, and why
+Example: TypeAlias = NoiseExample | Failure
 
 
-def noise_examples(
-    data: bytes, model: Model | None, selection: NoiseSelection
-) -> Iterator[NoiseExample | Failure]:
-    """Each pre-processing option on the image, or the option with the reason why it cannot be shown.
-
-    Decoders and colours are compared at the image's own size, resizes at the network's.
-    """
+def noise_examples(data: bytes, model: Model | None, selection: NoiseSelection) -> Iterator[Example]:
+    """Each pre-processing option on the image, at its own size (resizes: at the network's), or why not."""
     card = model.card if model else None
     clean = Pipeline(decode=card.decode, resize=card.resize) if card else Pipeline()
     fed = card.input if card else PLAIN
     original = stages_of(clean, fed, data)
-    before = [family for family in families() if family.where == "pre-processing"]
-    for option in (o for family in before for o in options(family) if selection.takes(o)):
+    preprocessing = [family for family in families() if family.where == "pre-processing"]
+    for option in (o for family in preprocessing for o in options(family) if selection.takes(o)):
         pipeline = option.noise(clean)
         if pipeline == clean:
             continue
@@ -97,13 +92,11 @@ def compare_images(option: NoiseOption, original: Image, noised: Image) -> Noise
     """Both images and their difference, amplified so that all but its largest 0.5% are at most 255."""
     if original.shape != noised.shape:
         raise InputError(f"{option.label}: expected an image of {original.shape}, got {noised.shape}")
-    gap = np.abs(noised.astype(np.int16) - original.astype(np.int16))
-    largest = tuple(map(int, gap.max(axis=(0, 1))))
-    factor = 255.0 / (float(np.percentile(gap, 99.5)) or max(1, *largest))
-    amplified = (gap * factor).round().clip(0, 255).astype(np.uint8)
-    return NoiseExample(
-        option, original, noised, difference=amplified, largest=largest, mean=float(gap.mean()), factor=factor
-    )
+    difference = np.abs(noised.astype(np.int16) - original.astype(np.int16))
+    largest = tuple(map(int, difference.max(axis=(0, 1))))
+    factor = 255.0 / (float(np.percentile(difference, 99.5)) or max(1, *largest))
+    amplified = (difference * factor).round().clip(0, 255).astype(np.uint8)
+    return NoiseExample(option, original, noised, amplified, largest, float(difference.mean()), factor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +110,11 @@ class Feature:
     difference: NDArray[np.float32]  # (h, w) of the common part
     relative: float  # mean |difference| / mean |value|
 
+    @property
+    def change(self) -> str:
+        """How much it changes, in words."""
+        return f"mean difference {100 * self.relative:.1f}% of the mean value"
+
 
 def feature(before: bytes, after: bytes, label: str, tensor: Any) -> Feature | None:
     """The deepest feature map of both graphs that differs, or else the deepest; None if they share none."""
@@ -128,21 +126,19 @@ def feature(before: bytes, after: bytes, label: str, tensor: Any) -> Feature | N
     for name in reversed([name for name in maps[0] if name in maps[1]]):
         first, second = _run(before, name, tensor), _run(after, name, tensor)
         if first.ndim == second.ndim == 4 and min(first.shape[2:]) >= 6 and min(second.shape[2:]) >= 6:
-            found = _feature(label, name, first[0], second[0])
-            if found.relative or first.shape != second.shape:
-                return found
-            same = same or found  # an output of a branch that the rewrite does not reach
+            map_pair = _feature(label, name, first[0], second[0])
+            if map_pair.relative or first.shape != second.shape:
+                return map_pair
+            same = same or map_pair  # an output of a branch that the rewrite does not reach
     return same
 
 
 def _feature(label: str, name: str, first: Any, second: Any) -> Feature:
     high, wide = min(first.shape[1], second.shape[1]), min(first.shape[2], second.shape[2])
-    gap = np.abs(first[:, :high, :wide] - second[:, :high, :wide]).mean(axis=0)
-    scale = float(np.abs(first).mean()) or 1.0
+    difference = np.abs(first[:, :high, :wide] - second[:, :high, :wide]).mean(axis=0)
+    relative = float(difference.mean()) / (float(np.abs(first).mean()) or 1.0)
     before, after = (np.abs(side).mean(axis=0).astype(np.float32) for side in (first, second))
-    return Feature(
-        label, name, before, after, difference=gap.astype(np.float32), relative=float(gap.mean()) / scale
-    )
+    return Feature(label, name, before, after, difference.astype(np.float32), relative)
 
 
 def _run(graph: bytes, name: str, tensor: Any) -> Any:
@@ -175,19 +171,12 @@ class SingleImage:
 
 
 def features(
-    model: Model,
-    data: bytes,
-    selection: NoiseSelection,
-    images: tuple[Entry, ...],
-    folder: Path | None = None,
+    model: Model, data: bytes, selection: NoiseSelection, images: Sequence[Entry], folder: Path | None = None
 ) -> Iterator[Feature | Failure]:
-    """The deepest feature map before and after every rewrite of the graph that changes it, or why not.
-
-    Rewritten graphs that a suite has stored in `folder` are reused.
-    """
+    """The deepest feature map before and after each rewrite, or why not; `folder` has a suite's graphs."""
     clean = pipeline_of(model.card)
     tensor = open_preparation(clean, model)(data).tensor
-    calibration = Calibration(images or (SingleImage("picture", data),), clean)
+    calibration = Calibration(tuple(images) or (SingleImage("picture", data),), clean)
     rewriting = [family for family in families() if "rewrite" in family.kinds]
     for option in (o for family in rewriting for o in options(family) if selection.takes(o)):
         if option.missing or model.card.task not in option.tasks:
@@ -196,12 +185,12 @@ def features(
         names = infer.rewrites if isinstance(infer, DeployedInference) else ()
         try:
             graph, changed, how = _graph(model, DeployedInference(names, "onnxruntime", calibration, folder))
-            found = feature(model.read(), graph, option.label, tensor) if changed else None
+            example = feature(model.read(), graph, option.label, tensor) if changed else None
         except HoldfastError as problem:
             yield option, one_line(problem)
             continue
-        if found is not None:
-            yield found
+        if example is not None:
+            yield example
         elif changed:
             yield option, "the two graphs have no feature map of the same name"
         else:
@@ -213,32 +202,32 @@ def _graph(model: Model, infer: DeployedInference) -> tuple[bytes, bool, str]:
     if infer.folder is not None and infer.rewrites:
         built = infer.built(model)
         return built.path.read_bytes(), bool(built.changed), "; ".join(built.how)
-    made = rewritten(model, infer.rewrites, infer.calibration)
-    return made.model.SerializeToString(), bool(made.changed), made.how
+    rewrite = rewritten(model, infer.rewrites, infer.calibration)
+    return rewrite.model.SerializeToString(), bool(rewrite.changed), rewrite.how
 
 
 def image_section(
-    made: Sequence[NoiseExample | Failure], features: Sequence[Feature] = (), name: str = "", limit: int = 60
+    examples: Sequence[Example], features: Sequence[Feature] = (), name: str = "", limit: int = 60
 ) -> Section:
     """A row of three images for every option that changes a pixel; a note for the others."""
-    drawn = [one for one in made if isinstance(one, NoiseExample) and not one.same][:limit]
-    same = [one.option.label for one in made if isinstance(one, NoiseExample) and one.same]
-    failed = [f"{one[0].label}: {one[1]}" for one in made if isinstance(one, tuple)]
-    rows = [*map(_row, drawn), *map(_row, features)]
+    shown = [example for example in examples if isinstance(example, NoiseExample)]
+    same = [example.option.label for example in shown if example.same]
+    failed = [f"{failure[0].label}: {failure[1]}" for failure in examples if isinstance(failure, tuple)]
+    rows = [*map(_row, [example for example in shown if not example.same][:limit]), *map(_row, features)]
     note = "; ".join([f"Identical image: {', '.join(same)}"] * bool(same) + failed)
     body = fragment("noise_pictures.html", rows=rows)
     title = f"{name}: effect of each option" if name else "Effect of each option"
     return Section("pictures", "Noise on an image", (Figure(title, body, note, wide=True),), _LEAD)
 
 
-def examples_table(found: Sequence[NoiseExample | Feature | Failure]) -> Table:
+def examples_table(examples: Sequence[NoiseExample | Feature | Failure]) -> Table:
     """How much every option changes the image, in numbers."""
     rows: list[list[Cell]] = []
-    for one in found:
+    for one in examples:
         if isinstance(one, NoiseExample):
             rows.append([one.option.label, *one.largest, one.mean, "identical image" if one.same else ""])
         elif isinstance(one, Feature):
-            text = f"feature map {one.tensor}: mean difference {100 * one.relative:.1f}% of the mean value"
+            text = f"feature map {one.tensor}: {one.change}"
             rows.append([one.label, None, None, None, None, text])
         else:
             rows.append([one[0].label, None, None, None, None, one[1]])
@@ -247,52 +236,45 @@ def examples_table(found: Sequence[NoiseExample | Feature | Failure]) -> Table:
 
 
 def write(
-    made: Sequence[NoiseExample | Failure],
-    maps: Sequence[Feature | Failure],
-    name: str,
-    out: Path,
-    command: str,
+    examples: Sequence[Example], maps: Sequence[Feature | Failure], name: str, out: Path, command: str
 ) -> Path:
     """Write the page, whole or not at all, and return its path."""
-    seen = [one for one in made if isinstance(one, NoiseExample)]
-    differ = sum(not one.same for one in seen)
-    verdict = f"{differ} of {len(seen)} options change this image."
+    shown = [example for example in examples if isinstance(example, NoiseExample)]
+    differ = sum(not example.same for example in shown)
+    verdict = f"{differ} of {len(shown)} options change this image."
     if differ:
-        worst = max(seen, key=lambda one: one.mean)
+        worst = max(shown, key=lambda example: example.mean)
         verdict += f" Largest mean difference: {worst.option.label}, {worst.mean:.2f} of 255 levels."
         verdict += " Next: measure the points lost with holdfast noise MODEL DATA."
-    table = examples_table([*made, *maps])
-    lead = f"{table.caption}."
+    table = examples_table([*examples, *maps])
     body = scroll(to_html(Table(table.columns, table.rows)), "In numbers")
-    numbers = Section("numbers", "In numbers", (Figure("", body, wide=True),), lead)
-    features = [one for one in maps if isinstance(one, Feature)]
+    numbers = Section("numbers", "In numbers", (Figure("", body, wide=True),), f"{table.caption}.")
     page = Document(
         title=f"Noise on {name}",
         subject=("System noise", name),
-        facts=(("options", str(len(seen))), ("options that change a pixel", str(differ))),
+        facts=(("options", str(len(shown))), ("options that change a pixel", str(differ))),
         verdict=verdict,
         command=command,
-        sections=(image_section(made, features), numbers),
+        sections=(image_section(examples, [m for m in maps if isinstance(m, Feature)]), numbers),
         kind="system noise",
     )
     return write_page(document(page), out, "noise.html")
 
 
-def _row(one: NoiseExample | Feature) -> dict[str, object]:
+def _row(example: NoiseExample | Feature) -> dict[str, object]:
     """Label, note and images of a row; feature maps are drawn in grey."""
-    images: dict[str, Any] = {"before": one.original, "after": one.noised}
-    if isinstance(one, NoiseExample):
-        label, (r, g, b) = one.option.label, one.largest
-        note = f"largest difference R {r}, G {g}, B {b} of 255; mean {one.mean:.2f}"
-        images[f"difference × {one.factor:.3g}"] = one.difference
+    images: dict[str, Any] = {"before": example.original, "after": example.noised}
+    if isinstance(example, NoiseExample):
+        label, (r, g, b) = example.option.label, example.largest
+        note = f"largest difference R {r}, G {g}, B {b} of 255; mean {example.mean:.2f}"
+        images[f"difference × {example.factor:.3g}"] = example.difference
         pictures = [(name, *image_uri(image)) for name, image in images.items()]
     else:
-        label, shapes = one.label, (one.original.shape, one.noised.shape)
+        label, shapes = example.label, (example.original.shape, example.noised.shape)
         sizes = ", then ".join(dict.fromkeys(f"{w}×{h}" for h, w in shapes))
-        difference = f"mean difference {100 * one.relative:.1f}% of the mean value"
-        note = f"feature map {one.tensor} ({sizes}); {difference}"
-        top = [float(values.max()) or 1.0 for values in (one.original, one.difference)]
-        images[f"difference × {top[0] / top[1]:.3g}"] = one.difference
+        note = f"feature map {example.tensor} ({sizes}); {example.change}"
+        top = [float(values.max()) or 1.0 for values in (example.original, example.difference)]
+        images[f"difference × {top[0] / top[1]:.3g}"] = example.difference
         pictures = [(name, *image_uri(_grey_image(values), lossless=True)) for name, values in images.items()]
     return {"label": label, "note": note, "pictures": pictures}
 
@@ -318,13 +300,13 @@ def image_uri(image: Image, lossless: bool = False) -> tuple[str, int, int]:
     return picture_uri(picture, "JPEG", quality=80, subsampling=0), *picture.size
 
 
-def save_images(made: Sequence[NoiseExample | Failure], folder: Path) -> None:
+def save_images(examples: Sequence[Example], folder: Path) -> None:
     """Write the images of every option as PNG files."""
     from PIL import Image as Pillow
 
-    for one in [one for one in made if isinstance(one, NoiseExample)]:
-        name = one.option.label.replace("=", "-")
+    for example in (example for example in examples if isinstance(example, NoiseExample)):
+        name = example.option.label.replace("=", "-")
         for what in ("original", "noised", "difference"):
             out = io.BytesIO()
-            Pillow.fromarray(getattr(one, what)).save(out, "PNG")
+            Pillow.fromarray(getattr(example, what)).save(out, "PNG")
             write_atomic(folder / f"{name}-{what}.png", out.getvalue(), durable=False)

@@ -31,15 +31,12 @@ class Variant:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """The finished cells of a variant: records are read when asked for, one variant at a time.
-
-    `problem` says why the pipeline cannot be run at all, on no image; it then has no cells.
-    """
+    """The finished cells of a variant, whose records are read on demand, one variant at a time."""
 
     variant: Variant
     cells: CellSet | None = field(default=None, repr=False)
     images: int = 0  # of the dataset that were finished in time, those it is not tested on included
-    problem: str = ""
+    problem: str = ""  # why the pipeline cannot be run on any image; it then has no cells
 
     def read(self) -> ImageRecords:
         """Records, notes and input hashes of all its images."""
@@ -70,20 +67,18 @@ def sweep(plan: SweepPlan, progress: Progress = silent) -> dict[str, SweepResult
     data = plan.dataset
     check_task(plan.model, data)
     runnable, problems = _runnable(plan)
-    results = {}
-    for variant in plan.variants:
-        if variant.name in problems:
-            progress(images(data, variant), 0)
-            results[variant.name] = SweepResult(variant, problem=problems[variant.name])
+    results = {v.name: SweepResult(v, problem=problems.get(v.name, "")) for v in plan.variants}
+    for name in problems:
+        progress(images(data, results[name].variant), 0)
     entries, store = data.entries if runnable else (), cell_store(plan.runs / CELLS)
-    found = run(_work(plan, runnable), entries, store, jobs=plan.jobs, progress=progress, until=plan.until)
-    if len(found.items) < len(entries) and not plan.partial:
+    cells = run(_work(plan, runnable), entries, store, jobs=plan.jobs, progress=progress, until=plan.until)
+    if len(cells.items) < len(entries) and not plan.partial:
         raise BudgetSpent("the time was over before all images were finished")
     for n, variant in enumerate(runnable):
-        problem = found.problems.get(n, "")
-        cells = None if problem else found.of(n)
-        results[variant.name] = SweepResult(variant, cells, len(found.items), problem)
-    return {variant.name: results[variant.name] for variant in plan.variants}
+        problem = cells.problems.get(n, "")
+        finished = None if problem else cells.of(n)
+        results[variant.name] = SweepResult(variant, finished, len(cells.items), problem)
+    return results
 
 
 def unfinished(plan: SweepPlan) -> int:

@@ -30,8 +30,8 @@ def metric_label(of: Any) -> str:
 
 def groups_of(suite: NoiseSuite) -> tuple[str, ...]:
     """The columns of the paper's table: families, with the precisions by their kind (fp16, int8)."""
-    found = dict.fromkeys(r.group for m in suite.models for r in m.rows)
-    return tuple(sorted(found, key=lambda g: (_ORDER.find(_family(g)) % 1000, g)))
+    groups = {r.group for m in suite.models for r in m.rows}
+    return tuple(sorted(groups, key=lambda g: (_ORDER.find(_family(g)) % 1000, g)))
 
 
 def _family(group: str) -> str:
@@ -40,8 +40,7 @@ def _family(group: str) -> str:
 
 def family_title(group: str) -> str:
     """The heading of a column."""
-    known = {f.name: f.title for f in families()}
-    return known.get(group, group)
+    return next((f.title for f in families() if f.name == group), group)
 
 
 def family_summaries(model: ModelNoise, groups: Sequence[str]) -> list[FamilySummary]:
@@ -55,11 +54,11 @@ def models_table(suite: NoiseSuite) -> Table:
     metrics = ", ".join(dict.fromkeys(metric_label(m) for m in suite.models))
     rows: list[list[Cell]] = []
     for model in suite.models:
-        found, both = [_mean_worst(made) for made in family_summaries(model, groups)], model.combined
-        combined = "–"
-        if both is not None:
-            combined = outcome_text(both) if both.points_lost is None else f"{both.points_lost:z.2f}"
-        rows.append([model.model, 100 * model.clean, *found, combined])
+        cells, combined, text = map(_mean_worst, family_summaries(model, groups)), model.combined, "–"
+        if combined is not None:
+            lost = combined.points_lost
+            text = outcome_text(combined) if lost is None else f"{lost:z.2f}"
+        rows.append([model.model, 100 * model.clean, *cells, text])
     columns: list[Column | str] = ["model", Column(f"clean {metrics}", 2), *map(family_title, groups)]
     counts = ", ".join(dict.fromkeys(many(m.images, "image") for m in suite.models))
     caption = (
@@ -76,24 +75,20 @@ def models_csv(suite: NoiseSuite) -> Table:
     for model in suite.models:
         about = {"model": model.model, "data": suite.data, "task": model.task, "metric": model.metric}
         row: dict[str, Cell] = {**about, "images": model.images, "clean": 100 * model.clean}
-        for name, made in zip(map(str.lower, groups), family_summaries(model, groups), strict=True):
-            row |= {f"{name} points lost": made.mean, f"{name} worst points lost": made.worst}
-            row[f"{name} worst option"] = made.option or made.words
+        for name, family in zip(map(str.lower, groups), family_summaries(model, groups), strict=True):
+            row |= {f"{name} points lost": family.mean, f"{name} worst points lost": family.worst}
+            row[f"{name} worst option"] = family.option or family.words
         together = model.combined.points_lost if model.combined else None
         rows.append({**row, "combined points lost": together})
     return table_of(rows)
 
 
-def _mean_worst(made: FamilySummary) -> str:
-    if made.mean is None or made.worst is None:
-        return (
-            OUTCOMES.get(made.words, made.words)
-            if made.words in ("identical", "no effect", "impossible")
-            else "–"
-        )
-    if made.distinct == 1:
-        return f"{made.worst:z.2f}"
-    return f"{made.mean:z.2f} ({made.worst:z.2f})"
+def _mean_worst(family: FamilySummary) -> str:
+    if family.mean is None or family.worst is None:
+        shown = family.words in ("identical", "no effect", "impossible")
+        return OUTCOMES.get(family.words, family.words) if shown else "–"
+    worst = f"{family.worst:z.2f}"
+    return worst if family.distinct == 1 else f"{family.mean:z.2f} ({worst})"
 
 
 def families_table(model: ModelNoise) -> Table:
@@ -101,15 +96,13 @@ def families_table(model: ModelNoise) -> Table:
     groups = groups_of(NoiseSuite("", (model,)))
     deltas = [Column("mean points lost", 2), Column("worst points lost", 2)]
     rows: list[list[Cell]] = []
-    for group, made in zip(groups, family_summaries(model, groups), strict=True):
-        differ = _count_text(made.distinct, [r for r in model.rows if r.group == group])
-        words = OUTCOMES.get(made.words, made.words)
-        rows.append([family_title(group), made.mean, made.worst, made.option or words or "–", differ])
+    for group, family in zip(groups, family_summaries(model, groups), strict=True):
+        differ = _count_text(family.distinct, [r for r in model.rows if r.group == group])
+        option = family.option or OUTCOMES.get(family.words, family.words) or "–"
+        rows.append([family_title(group), family.mean, family.worst, option, differ])
     if model.combined is not None:
-        every = model.combined.option.count("=")
-        rows.append(
-            ["Combined", None, model.combined.points_lost, "worst of each family", f"{every} options"]
-        )
+        count = f"{model.combined.option.count('=')} options"
+        rows.append(["Combined", None, model.combined.points_lost, "worst of each family", count])
     caption = f"{model.model}: points lost by noise family, {metric_label(model)}, n = {model.images}"
     return Table(["family", *deltas, "worst option", "options"], rows, caption)
 
@@ -118,9 +111,7 @@ def _count_text(distinct: int, rows: Sequence[NoiseRow]) -> str:
     """How many of the options that ran differ, and how many could not run: 6 of 7 differ (2 …)."""
     counts = {outcome: sum(r.outcome == outcome for r in rows) for outcome in _NOT_RUN}
     ran = len(rows) - sum(counts.values())
-    skipped = ", ".join(
-        f"{count} {OUTCOMES.get(outcome, outcome)}" for outcome, count in counts.items() if count
-    )
+    skipped = ", ".join(f"{count} {OUTCOMES.get(name, name)}" for name, count in counts.items() if count)
     if not ran:
         return skipped
     return f"{distinct} of {ran} differ" + (f" ({skipped})" if skipped else "")
@@ -135,11 +126,8 @@ def options_table(model: ModelNoise) -> Table:
         Column("family", get=lambda r: r.family),
         Column("option", get=lambda r: together if r is combined else r.option),
         Column("points lost", 2, get=lambda r: r.points_lost),
-        Column("95% interval", get=_interval),
-        Column(
-            heading,
-            get=lambda r: "" if r.points_lost is None else f"{r.changed} of {many(r.images, 'image')}",
-        ),
+        Column("95% interval", get=lambda r: interval_text(r.low, r.high) if r.outcome == "measured" else ""),
+        Column(heading, get=lambda r: "" if r.points_lost is None else _changed(r)),
         Column("notes", get=lambda r: notes_of(r, r is combined)),
     ]
     caption = (
@@ -150,8 +138,8 @@ def options_table(model: ModelNoise) -> Table:
     return Table.of([*model.rows, *([combined] if combined else [])], columns, caption)
 
 
-def _interval(row: NoiseRow) -> str:
-    return interval_text(row.low, row.high) if row.outcome == "measured" else ""
+def _changed(row: NoiseRow | CombineStep) -> str:
+    return f"{row.changed} of {many(row.images, 'image')}"
 
 
 def notes_of(row: NoiseRow, combined: bool = False) -> str:
@@ -169,36 +157,32 @@ def notes_of(row: NoiseRow, combined: bool = False) -> str:
     return "; ".join(filter(None, notes))
 
 
-def combination_table(made: Combination) -> Table:
+def combination_table(combination: Combination) -> Table:
     """Every step of the combination in numbers."""
+    metric = metric_name(combination)
     columns: list[Column[tuple[int, CombineStep]]] = [
         Column("step", get=lambda e: e[0]),
         Column("added", get=lambda e: e[1].added),
-        Column(metric_name(made), 2, get=lambda e: 100 * e[1].value),
+        Column(metric, 2, get=lambda e: 100 * e[1].value),
         Column("points lost", 2, get=lambda e: e[1].points_lost),
         Column("by this step", 2, get=lambda e: e[1].extra),
         Column("95% interval", get=lambda e: interval_text(e[1].extra_low, e[1].extra_high)),
         Column("alone", 2, get=lambda e: e[1].alone),
-        Column(
-            COUNTED[made.task][0] if made.task else "changed",
-            get=lambda e: f"{e[1].changed} of {many(e[1].images, 'image')}",
-        ),
+        Column(COUNTED[combination.task][0] if combination.task else "changed", get=lambda e: _changed(e[1])),
         Column("effect", get=lambda e: e[1].effect),
     ]
     caption = (
-        f"{made.model} on {made.data}: points lost ({metric_name(made)}) as noise is added, the most harmful "
-        "option first; by this step, and alone"
+        f"{combination.model} on {combination.data}: points lost ({metric}) as noise is added, the most "
+        "harmful option first; by this step, and alone"
     )
-    return Table.of(enumerate(made.steps, 1), columns, caption)
+    return Table.of(enumerate(combination.steps, 1), columns, caption)
 
 
-def combination_csv(made: Combination) -> Table:
+def combination_csv(combination: Combination) -> Table:
     """The same as plain numbers, each in its own column, with model, data and metric."""
-    about = {"model": made.model, "data": made.data, "metric": made.metric, "clean": 100 * made.clean}
-    names = [
-        "step",
-        *(f.name.replace("extra", "step points lost").replace("_", " ") for f in fields(CombineStep)),
-    ]
-    steps = [asdict(step) | {"value": 100 * step.value} for step in made.steps]
+    about = {name: getattr(combination, name) for name in ("model", "data", "metric")}
+    about["clean"] = 100 * combination.clean
+    names = [f.name.replace("extra", "step points lost").replace("_", " ") for f in fields(CombineStep)]
+    steps = [asdict(step) | {"value": 100 * step.value} for step in combination.steps]
     rows = [[*about.values(), number, *step.values()] for number, step in enumerate(steps, 1)]
-    return Table([*about, *names], rows)
+    return Table([*about, "step", *names], rows)

@@ -118,9 +118,7 @@ def open_instance(question: Property, network: Network, bar: SafetyRule) -> Inst
     parts = finite.split(model, trace)
     if len(parts.joint) != 1 or not parts.late:
         raise InputError(f"{where}: expected one picture that the position changes, got {len(parts.joint)}")
-    return Instance(
-        network, domain, trace, parts, cells=(first, second), bar=bar, runner=runner_of(question, domain)
-    )
+    return Instance(network, domain, trace, parts, (first, second), bar, runner_of(question, domain))
 
 
 def open_network(instance: Instance) -> batches.Batches:
@@ -132,10 +130,8 @@ def open_network(instance: Instance) -> batches.Batches:
         scores = [node.input[0] for node in nodes if node.op_type == "ArgMax"]
         inputs = map(instance.with_picture, batches.noise(instance.pixels))
         trial = np.concatenate([instance.picture_at(instance.point((0, 0)), flat) for flat in inputs])
-        names = [*outputs, *scores]
-        network.after_patch = batches.open_batches(
-            network.model, instance.picture, names, trial, instance.other_inputs
-        )
+        names, others = [*outputs, *scores], instance.other_inputs
+        network.after_patch = batches.open_batches(network.model, instance.picture, names, trial, others)
     return network.after_patch
 
 
@@ -222,9 +218,8 @@ def file_map(instance: Instance, measured: Effect, jobs: int = 1) -> tuple[Posit
 
     def run(batch: Sequence[tuple[int, int]]) -> list[Tensor]:
         pictures = [instance.picture_at(instance.point(place)) for place in batch]
-        same = [
-            measured.clean is not None and np.array_equal(picture, measured.clean) for picture in pictures
-        ]
+        clean = measured.clean
+        same = [clean is not None and np.array_equal(picture, clean) for picture in pictures]
         square = [_is_described(instance, measured, *pair) for pair in zip(batch, pictures, strict=True)]
         return [np.array(same), np.array(square), *after_patch.run(np.concatenate(pictures), other_inputs)]
 
@@ -273,10 +268,9 @@ def described_map(instance: Instance, clean: Tensor, content: Tensor, jobs: int 
     def replay(picture: Tensor) -> float:
         return on_file(instance, picture, neutral)
 
-    after_patch, bar = open_network(instance), instance.bar
-    return sweep(
-        after_patch, clean, content, _read, replay, bar=bar, other_inputs=instance.other_inputs, jobs=jobs
-    )
+    after_patch, other_inputs = open_network(instance), instance.other_inputs
+    bar = instance.bar
+    return sweep(after_patch, clean, content, _read, replay, bar=bar, other_inputs=other_inputs, jobs=jobs)
 
 
 def on_file(instance: Instance, picture: Tensor, neutral: tuple[int, int] | None) -> float:
@@ -309,7 +303,5 @@ def _read(values: Sequence[Tensor]) -> tuple[Floats, Bools]:
     Without an ArgMax ties are unknown, and all outputs are doubtful.
     """
     outputs, *scores = (np.asarray(value, np.float64) for value in values)
-    doubtful = (
-        np.any([ties(classes) for classes in scores], axis=0) if scores else np.ones(len(outputs), np.bool_)
-    )
-    return outputs[:, 0], doubtful
+    doubtful = [ties(classes) for classes in scores] or [np.ones(len(outputs), np.bool_)]
+    return outputs[:, 0], np.any(doubtful, axis=0)

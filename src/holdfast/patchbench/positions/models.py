@@ -36,10 +36,8 @@ class Detector:
         detections: Detections = head(checked(self.exact(tensor)), self.model.card)
         if not len(detections):
             raise ModelError(f"{self.model.path}: expected one detection in every picture, got none")
-        best = int(np.argmax(detections.scores))
-        return Target.of(
-            detections.classes[best], detections.boxes[best] / np.array([*self.model.card.input.size] * 2)
-        )
+        best, sides = int(np.argmax(detections.scores)), np.array([*self.model.card.input.size] * 2)
+        return Target.of(detections.classes[best], detections.boxes[best] / sides)
 
     def output(self, tensor: Tensor, target: Target) -> float:
         """IoU · equal(class) of the prediction of the user's file for one tensor (1, …)."""
@@ -68,9 +66,8 @@ def open_detector(model: Model) -> BatchDetector:
     proto = onnx.load_from_string(model.read())
     name = image_input(model, proto)
     width, height = card.input.size
-    trial = np.stack(
-        [normalise(image, card.input) for image in (255 * noise(height, width, 3)).astype(np.uint8)]
-    )
+    images = (255 * noise(height, width, 3)).astype(np.uint8)
+    trial = np.stack([normalise(image, card.input) for image in images])
     batches = open_batches(proto, name, [port.name for port in proto.graph.output], trial)
     try:
         ports = detector_of(model, proto)
@@ -87,8 +84,7 @@ def map_positions(
 
     Where the mask (k, k) is False the picture is visible. Default target: the prediction without the patch.
     """
-    width, height = detector.model.card.input.size
-    size = height, width
+    size = detector.model.card.input.size[::-1]
     if image.shape != (*size, 3) or image.dtype != np.uint8:
         raise InputError(f"expected a picture of {(*size, 3)} uint8, got {image.shape} {image.dtype}")
     fits = patch.ndim == 3 and patch.shape[2] == 3 and patch.dtype == np.uint8 and patch.size
@@ -101,10 +97,8 @@ def map_positions(
     if mask is not None and not mask.all():
         hidden = ~mask[:, :, np.newaxis] if last else ~mask
         content = np.ma.array(content, mask=np.broadcast_to(hidden, content.shape))
-    goal = target or detector.predict(clean)
-
-    reading, replay = partial(read, detector, target=goal), partial(detector.output, target=goal)
-    bar = bar or SafetyRule()
+    target, bar = target or detector.predict(clean), bar or SafetyRule()
+    reading, replay = partial(read, detector, target=target), partial(detector.output, target=target)
     return sweep(detector.batches, clean, content, reading, replay, bar=bar, last=last, jobs=jobs)
 
 
@@ -116,11 +110,8 @@ def read(detector: BatchDetector, values: Sequence[Tensor], target: Target) -> t
     if detector.ports is None:
         return np.full(len(values[0]), np.nan), np.ones(len(values[0]), np.bool_)
     arrays = [np.asarray(value, np.float64) for value in values]
-    outputs_by_name = dict(zip(detector.batches.outputs, arrays, strict=True))
-    boxes, scores = (
-        outputs_by_name[detector.ports.box] * detector.ports.scale,
-        outputs_by_name[detector.ports.scores],
-    )
+    raw = dict(zip(detector.batches.outputs, arrays, strict=True))
+    boxes, scores = raw[detector.ports.box] * detector.ports.scale, raw[detector.ports.scores]
     finite = np.asarray(np.isfinite(boxes).all(axis=1))
     outputs = output_of(np.where(finite[:, None], boxes, 0.0), np.argmax(scores, axis=1), target)
     return outputs, ties(scores) | ~finite

@@ -41,14 +41,15 @@ def _row(bar: Bar, top: float, x: Scale) -> str:
     value = bar.value if bar.value is not None and known else 0.0
     shown = f"{value:.3f}" if known else "n/a"
     end = min(max(x(value), x.start), x.end)
+    ends = [("track", x.end)] + ([("bar", end)] if known else [])
     parts = [
         tip(f"{bar.name}: {shown}{f'; {bar.note}' if bar.note else ''}"),
         element("rect", x=0, y=top, width=svg.WIDTH, height=ROW, class_="hit"),
         label(x.start - 8, middle, shortened(bar.name, _NAME), class_="tick end strong"),
-        element("rect", x=x.start, y=top + 5, width=x.end - x.start, height=BAR, rx=3, class_="track"),
-        element("rect", x=x.start, y=top + 5, width=end - x.start, height=BAR, rx=3, class_="bar")
-        if known
-        else "",
+        *(
+            element("rect", x=x.start, y=top + 5, width=e - x.start, height=BAR, rx=3, class_=k)
+            for k, e in ends
+        ),
         label(svg.WIDTH - 2, middle, shown, class_="tick end"),
     ]
     return element("g", *parts, class_="row")
@@ -72,9 +73,8 @@ def stacked_chart(
     rows = [_stack(stack, kinds, 2 + 40.0 * i, x) for i, stack in enumerate(stacks)]
     if not stacks:
         rows.append(label(svg.WIDTH / 2, 18, "nothing to show", class_="name middle"))
-    return drawing(svg.WIDTH, height, title, desc, *rows) + legend(
-        [(f"area {kind}", name) for kind, name in kinds]
-    )
+    entries = [(f"area {kind}", name) for kind, name in kinds]
+    return drawing(svg.WIDTH, height, title, desc, *rows) + legend(entries)
 
 
 def _stack(stack: Stack, kinds: Sequence[tuple[str, str]], top: float, x: Scale) -> str:
@@ -89,9 +89,8 @@ def _stack(stack: Stack, kinds: Sequence[tuple[str, str]], top: float, x: Scale)
         at += share
         if not part:
             continue
-        box = element(
-            "rect", x=start, y=top + 6, width=max(end - start - 1, 1), height=28, rx=3, class_=f"area {kind}"
-        )
+        size = {"width": max(end - start - 1, 1), "height": 28}
+        box = element("rect", x=start, y=top + 6, **size, rx=3, class_=f"area {kind}")
         text = f"{part:,}"
         fits = end - start > width_of(text, 16.0) + 4
         inside = label((start + end) / 2, top + 24, text, class_=f"tick middle on {kind}") if fits else ""
@@ -100,7 +99,7 @@ def _stack(stack: Stack, kinds: Sequence[tuple[str, str]], top: float, x: Scale)
 
 
 def _name_width(names: Sequence[str]) -> float:
-    """Room for the longest name at the size narrow screens use."""
+    # At the size that narrow screens use.
     longest = max((width_of(shortened(name, _NAME), 14.5) for name in names), default=0.0)
     return min(max(longest + 12, 48), 190)
 
@@ -110,63 +109,51 @@ _LEFT, _TOP, _BOTTOM, _NAMES, _LINE = 52.0, 18.0, 250.0, 64.0, 16.0
 
 @dataclass(frozen=True)
 class WaterfallStep:
-    """A step: its name in two short lines, the number after it, what it changed, and what its tip says.
-
-    `change` is given and not taken from the step before, which may be measured on other images; `images`
-    says so in a few words below it.
-    """
+    """A step: its name in two short lines, the number after it, what it changed, and what its tip says."""
 
     name: str
     second: str
     value: float
-    change: float = 0.0
+    change: float = 0.0  # not the difference to the step before, which may be measured on other images
     note: str = ""
-    images: str = ""
+    images: str = ""  # which images, in a few words below it
 
 
-def staircase(
-    start: WaterfallStep, stairs: Sequence[WaterfallStep], *, title: str, desc: str = "", y_label: str = ""
-) -> str:
-    """Columns as high as what each step changed, to the number after it; the first column is the whole."""
-    every = [start, *stairs]
-    wide = max(svg.WIDTH * 1.5, 92.0 * len(every) + _LEFT)
-    values = [v for s in every for v in (s.value, s.value - s.change)]
+def staircase(steps: Sequence[WaterfallStep], *, title: str, desc: str = "", y_label: str = "") -> str:
+    """Columns as high as what each step changed, to the number after it; the first step is the whole."""
+    wide = max(svg.WIDTH * 1.5, 92.0 * len(steps) + _LEFT)
+    values = [v for s in steps for v in (s.value, s.value - s.change)]
     spread = max(values) - min(values) or 1.0
     y = Scale(min(values) - 0.35 * spread, max(values) + 0.12 * spread, _BOTTOM, _TOP)
-    step = (wide - _LEFT - 8) / len(every)
+    width = (wide - _LEFT - 8) / len(steps)
     drawn = []
     for value in ticks(y.low, y.high, 4):
         drawn.append(element("line", x1=_LEFT, x2=wide, y1=y(value), y2=y(value), class_="grid"))
         drawn.append(label(_LEFT - 8, y(value) + 4, f"{value:g}", class_="tick end"))
     if y_label:
         drawn.append(label(_LEFT - 8, _TOP - 6, y_label, class_="name end"))
-    for place, stair in enumerate(every):
-        left = _LEFT + 6 + step * place
-        drawn.append(_stair(stair, place == 0, left, step - 12, y))
-    names = _NAMES + (_LINE if any(s.images for s in every) else 0.0)
-    return drawing(wide, _BOTTOM + names, title, desc, *drawn)
+    columns = [_column(s, i == 0, _LEFT + 6 + width * i, width - 12, y) for i, s in enumerate(steps)]
+    names = _NAMES + (_LINE if any(s.images for s in steps) else 0.0)
+    return drawing(wide, _BOTTOM + names, title, desc, *drawn, *columns)
 
 
-def _stair(stair: WaterfallStep, first: bool, left: float, width: float, y: Scale) -> str:
-    before = stair.value - stair.change
-    top, bottom = max(before, stair.value), min(before, stair.value)
-    kind = "whole" if first else ("gain" if stair.change > 0 else "loss")
-    low = y.start if first else y(bottom)
-    middle = left + width / 2
-    limit = max(8, int(width / 6.4))
+def _column(step: WaterfallStep, first: bool, left: float, width: float, y: Scale) -> str:
+    before = step.value - step.change
+    top, low = y(max(before, step.value)), y.start if first else y(min(before, step.value))
+    kind = "whole" if first else ("gain" if step.change > 0 else "loss")
+    middle, limit = left + width / 2, max(8, int(width / 6.4))
+    size = {"width": width, "height": max(low - top, 2.0)}
     parts = [
-        tip(f"{stair.name} {stair.second}: {stair.note}" if stair.note else stair.name),
-        element(
-            "rect", x=left, y=y(top), width=width, height=max(low - y(top), 2.0), rx=3, class_=f"stair {kind}"
-        ),
-        label(middle, y(top) - 6, f"{stair.value:z.2f}", class_="tick middle strong"),
-        label(middle, _BOTTOM + 20, shortened(stair.name, limit), class_="tick middle strong"),
-        label(middle, _BOTTOM + 36, shortened(stair.second, limit), class_="tick middle"),
+        tip(f"{step.name} {step.second}: {step.note}" if step.note else step.name),
+        element("rect", x=left, y=top, **size, rx=3, class_=f"stair {kind}"),
+        label(middle, top - 6, f"{step.value:z.2f}", class_="tick middle strong"),
+        label(middle, _BOTTOM + 20, shortened(step.name, limit), class_="tick middle strong"),
+        label(middle, _BOTTOM + 36, shortened(step.second, limit), class_="tick middle"),
     ]
     if not first:
-        parts.append(label(middle, _BOTTOM + 54, f"{stair.change:+z.2f}", class_="tick middle"))
-    if stair.images:
-        words = shortened(stair.images, limit)
+        parts.append(label(middle, _BOTTOM + 54, f"{step.change:+z.2f}", class_="tick middle"))
+    if step.images:
+        words = shortened(step.images, limit)
         parts.append(label(middle, _BOTTOM + 54 + _LINE, words, class_="tick middle"))
     return element("g", *parts, class_="row")
 
@@ -181,18 +168,16 @@ def bounds_bar(certified: int, unknown: int, broken: int, name: str) -> str:
     total = certified + unknown + broken
     parts, left = [], 0.0
     for kind, count in (("certified", certified), ("unknown", unknown), ("broken", broken)):
-        share = count / total if total else 0.0
         if count:
-            parts.append(_part(kind, count, left, share))
-        left += share
+            parts.append(_part(kind, count, left, count / total))
+            left += count / total
     summary = f"{name}: {certified} certified, {unknown} unknown, {broken} broken of {total}"
     return element("svg", tip(summary), *parts, class_="bounds", width="100%", height=_HEIGHT, role="img")
 
 
 def _part(kind: str, count: int, left: float, share: float) -> str:
     words = f"{_SIGNS[kind]} {count} {kind}" if share >= _ROOM else str(count)
-    middle = _css_percent(left + share / 2)
-    start, width = _css_percent(left), _css_percent(share)
+    start, middle, width = map(_css_percent, (left, left + share / 2, share))
     bar = element("rect", x=start, y=1, width=width, height=_HEIGHT - 2, rx=4, class_=f"part {kind}")
     text = element("text", html.escape(words), x=middle, y=_HEIGHT / 2 + 4.5, class_=f"middle {kind}")
     return element("g", tip(f"{count} {kind}"), bar, text)

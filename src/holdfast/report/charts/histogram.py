@@ -68,7 +68,6 @@ def _grown(count: int, logarithmic: bool) -> float:
 
 
 def _levels(most: int, logarithmic: bool) -> list[tuple[float, str]]:
-    """Heights and their labels: 0, 1, 10, 100 … or round counts."""
     if logarithmic:
         powers = [10**p for p in range(max(len(str(most)), 1))]
         return [(0.0, "0")] + [(math.log10(1 + p), f"{p:,}") for p in powers if p <= max(most, 1)]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def line_chart(
     chart = drawing(width, HEIGHT, title, desc, axes(x, y, x_label, y_label, y_ticks=y_ticks), *drawn)
     named = sorted((line for line in lines if line.bold or line.colour), key=lambda line: not line.bold)
     entries = [(line.kind, f"{line.name}{f' ({line.note})' if line.note else ''}") for line in named]
-    many = sum(1 for line in lines if line.kind == "quiet")
+    many = sum(line.kind == "quiet" for line in lines)
     if many:
         entries.append(("quiet", f"{many} other{'' if many == 1 else 's'}"))
     return chart + (legend(entries) if entries else "")
@@ -68,23 +69,15 @@ def thinned(x: Floats, y: Floats, bins: int = 150) -> tuple[Floats, Floats]:
 
 def _path(line: ChartLine, x: Scale, y: Scale) -> str:
     """The line as a path, broken where a value is missing; a lone point becomes a dot."""
-    steps: list[str] = []
-    pen_down = False
-    for across, up in zip(line.x.tolist(), line.y.tolist(), strict=True):
-        if not (np.isfinite(across) and np.isfinite(up)):
-            pen_down = False
-            continue
-        steps.append(f"{'L' if pen_down else 'M'}{number(round(x(across), 1))} {number(round(y(up), 1))}")
-        pen_down = True
-    if not steps:
-        return ""
-    told = tip(f"{line.name}{f': {line.note}' if line.note else ''}")
-    # a sub-path of zero length is drawn as a dot by round caps
-    lone = [
-        s + "h0" if s[0] == "M" and (i + 1 == len(steps) or steps[i + 1][0] == "M") else s
-        for i, s in enumerate(steps)
-    ]
-    return element("path", told, d="".join(lone), class_=f"line {line.kind}")
+    path = ""
+    for known, points in groupby(
+        zip(line.x.tolist(), line.y.tolist(), strict=True), lambda point: bool(np.isfinite(point).all())
+    ):
+        places = [f"{number(round(x(across), 1))} {number(round(y(up), 1))}" for across, up in points]
+        if known:  # a sub-path of zero length is drawn as a dot by round caps
+            path += "M" + "L".join(places) + ("h0" if len(places) == 1 else "")
+    name = tip(f"{line.name}{f': {line.note}' if line.note else ''}")
+    return element("path", name, d=path, class_=f"line {line.kind}") if path else ""
 
 
 LEAST_SECONDS = 0.01  # what takes less is drawn here: a logarithm has no zero
@@ -101,12 +94,11 @@ def cactus(times: Mapping[str, Sequence[float]], *, title: str, desc: str = "", 
         count = np.arange(1, len(ordered) + 1, dtype=np.float64)
         colour, note = place if 0 < place <= svg.SERIES else 0, f"{len(ordered)} solved"
         lines.append(ChartLine(name, count, np.log10(ordered), colour, bold=place == 0, note=note))
-    every = [max(t, LEAST_SECONDS) for seconds in times.values() for t in seconds] or [1.0]
-    low = math.floor(math.log10(min(every)))
-    high = max(math.ceil(math.log10(max(every))), low + 1)
+    drawn = [max(t, LEAST_SECONDS) for seconds in times.values() for t in seconds] or [1.0]
+    low = math.floor(math.log10(min(drawn)))
+    high = max(math.ceil(math.log10(max(drawn))), low + 1)
     most = max((len(seconds) for seconds in times.values()), default=0)
-    powers = range(low, high + 1)
-    marks = [(float(p), f"{10**p}" if p >= 0 else f"{10.0**p:.{-p}f}") for p in powers]
+    marks = [(float(p), f"{10.0**p:.{max(-p, 0)}f}") for p in range(low, high + 1)]
     return line_chart(
         lines, title=title, desc=desc, x_label="instances solved", y_label="seconds, each",
         x_range=(0.0, float(max(most, 1))), y_range=(float(low), float(high)), y_ticks=marks,

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -16,12 +17,10 @@ _GAP = 8.0  # between the classes and what is no class
 
 @dataclass(frozen=True)
 class _Layout:
-    """The places of rows and columns; those from `classes` on are set apart."""
-
     left: float
     top: float
     side: float
-    classes: int
+    classes: int  # rows and columns from here on are set apart
 
     def x(self, column: float) -> float:
         return self.left + column * self.side + (_GAP if column >= self.classes else 0.0)
@@ -34,11 +33,10 @@ def matrix_chart(
     counts: Ints, rows: Sequence[str], columns: Sequence[str], *, title: str, desc: str = "",
     classes: int | None = None, shares: bool = False,
 ) -> str:  # fmt: skip
-    """The heat map, (rows, columns); a cell's colour is its share of its row.
+    """The heat map, (rows, columns); a cell's colour is its share of its row, as is its number with `shares`.
 
-    The first `classes` rows and columns (all, if not given) are the same classes in the same order: on that
-    diagonal the colour is that of what is right, elsewhere of what is wrong. Empty cells stay blank. With
-    `shares` the numbers are percent of the row.
+    The first `classes` rows and columns (default: all) are the same classes in the same order: on that
+    diagonal the colour is that of what is right, elsewhere of what is wrong. Empty cells stay blank.
     """
     count = max(len(rows), len(columns))
     side = 56.0 if count <= 8 else 42.0 if count <= 15 else 34.0 if count <= 40 else 26.0
@@ -74,15 +72,10 @@ def _grid(at: _Layout, rows: int, columns: int) -> str:
         for n in (rows, columns)
     ]
     lines = []
-    for first, last in spans[0]:
-        for start, end in spans[1]:
-            wide, tall = (end - start) * at.side, (last - first) * at.side
-            lines += [
-                f"M{at.x(start):g} {at.y(first) + k * at.side:g}h{wide:g}" for k in range(last - first + 1)
-            ]
-            lines += [
-                f"M{at.x(start) + k * at.side:g} {at.y(first):g}v{tall:g}" for k in range(end - start + 1)
-            ]
+    for (first, last), (start, end) in product(*spans):
+        wide, tall, x, y = (end - start) * at.side, (last - first) * at.side, at.x(start), at.y(first)
+        lines += [f"M{x:g} {y + k * at.side:g}h{wide:g}" for k in range(last - first + 1)]
+        lines += [f"M{x + k * at.side:g} {y:g}v{tall:g}" for k in range(end - start + 1)]
     return element("path", d="".join(lines), class_="grid") if lines else ""
 
 
@@ -91,10 +84,8 @@ def _cell(counts: Ints, share: Floats, place: tuple[int, int], names: str, at: _
     x, y, side = at.x(place[1]), at.y(place[0]), at.side
     kind = "right" if place[0] == place[1] < at.classes else "wrong"
     strength = round(0.12 + 0.88 * part**0.5, 2)  # the root keeps a share of a few percent visible
-    box = element(
-        "rect", x=x + 1, y=y + 1, width=side - 2, height=side - 2, rx=3, class_=f"heat {kind}",
-        fill_opacity=strength,
-    )  # fmt: skip
+    size = {"width": side - 2, "height": side - 2}
+    box = element("rect", x=x + 1, y=y + 1, **size, rx=3, class_=f"heat {kind}", fill_opacity=strength)
     text = f"{part * 100:.0f}" if shares else short_count(value)
     small = " small" if side < 30 or len(text) > 3 else ""
     on = " on" if strength > 0.7 else ""
@@ -154,11 +145,8 @@ def heat(
     rows: Sequence[MatrixHead], columns: Sequence[MatrixHead], fields: Sequence[Sequence[HeatCell]], *,
     corner: str, caption: str,
 ) -> str:  # fmt: skip
-    """The table of the shares lost, with a number in every field.
-
-    With many columns marks are shown as signs alone; screen readers still read their words.
-    """
-    dense = len(columns) > DENSE
+    """The table of the shares lost, with a number in every field."""
+    dense = len(columns) > DENSE  # marks are shown as signs alone; screen readers still read their words
     named = list(zip(rows, fields, strict=True))
     return fragment("heat.html", rows=named, columns=columns, corner=corner, caption=caption, dense=dense)
 

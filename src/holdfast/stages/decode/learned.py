@@ -66,8 +66,8 @@ def restore(pixels: Image, facts: Tensor, tile: int) -> Image:
             y, x = max(top - RIM, 0), max(left - RIM, 0)
             piece = even[y : top + tile + RIM, x : left + tile + RIM]
             output = _run(planes(piece[None], facts[None]))[0]  # (3, h, w) in 0..1
-            done = np.rint(output.clip(0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
-            result[top : top + tile, left : left + tile] = done[top - y :, left - x :][:tile, :tile]
+            restored = np.rint(output.clip(0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
+            result[top : top + tile, left : left + tile] = restored[top - y :, left - x :][:tile, :tile]
     if (pixels == pixels[..., :1]).all():  # a grey file stays grey
         result[:] = result[..., 1:2]
     return np.ascontiguousarray(result[:height, :width])

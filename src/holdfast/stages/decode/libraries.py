@@ -84,12 +84,7 @@ def _converted(data: bytes, *names: str) -> Image:
     return np.asarray(converted(frames[0], "rgb24", flags).to_ndarray())
 
 
-@stage(
-    "decode",
-    systems="TensorFlow, tf.data, TFX",
-    alike="libjpeg-turbo, IFAST",
-    needs="tensorflow",
-)
+@stage("decode", systems="TensorFlow, tf.data, TFX", alike="libjpeg-turbo, IFAST", needs="tensorflow")
 def tensorflow(data: bytes) -> Image:
     """RGB pixels of a JPEG by tf.io.decode_jpeg with its defaults; CMYK and other formats by Pillow.
 
@@ -145,12 +140,7 @@ def _pipeline() -> Any:
     return _BUILT.pipeline
 
 
-@stage(
-    "decode",
-    systems="zune-jpeg: kornia-rs, Rust's image crate",
-    alike="zune-jpeg",
-    needs="kornia_rs",
-)
+@stage("decode", systems="zune-jpeg: kornia-rs, Rust's image crate", alike="zune-jpeg", needs="kornia_rs")
 def zune(data: bytes) -> Image:
     """RGB pixels of a JPEG by zune-jpeg (kornia-rs); CMYK and other formats by Pillow.
 

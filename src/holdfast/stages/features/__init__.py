@@ -1,8 +1,7 @@
 """Feature nets: an image becomes a feature vector, and the Fréchet distance of such sets measures stealth.
 
 A part of kind `features` is a function of the text after the name and of a number of threads; it returns a
-`FeatureNet`. `signs` comes with the package, `inception:FILE` is the network of FID, `onnx:FILE`
-any other.
+`FeatureNet`. `signs` comes with the package, `inception:FILE` is the network of FID, `onnx:FILE` any other.
 """
 
 from collections.abc import Callable, Sequence

@@ -214,7 +214,14 @@ def build(arrays: Mapping[str, Tensor], what: str) -> bytes:
     from onnx import TensorProto, helper
 
     graph = _Graph(arrays, what)
-    value = graph.branch(_enter(graph, "image"), _STEM, "")
+    pixels = graph.node("Transpose", [graph.node("Cast", ["image"], to=TensorProto.FLOAT)], perm=[0, 3, 1, 2])
+    # TensorFlow 1 resizes with place = target · old / new: pixels are points at corners, no antialiasing.
+    how = {"mode": "linear", "coordinate_transformation_mode": "asymmetric"}
+    sizes, middle = np.array([1, 3, SIDE, SIDE], np.int64), np.array(128, np.float32)
+    small = graph.node("Resize", [pixels, "", "", graph.weight(sizes)], **how)
+    value = graph.node("Sub", [small, graph.weight(middle)])
+    value = graph.node("Div", [value, graph.weight(middle)])  # (1, 3, 299, 299) in −1..1
+    value = graph.branch(value, _STEM, "")
     for block, branches in _BLOCKS:
         outputs = [graph.branch(value, branch, f"{block}.") for branch in branches]
         value = graph.node("Concat", outputs, axis=1)
@@ -224,21 +231,6 @@ def build(arrays: Mapping[str, Tensor], what: str) -> bytes:
     proto = helper.make_graph(graph.nodes, "inception", [image], [out], graph.weights)
     opset = helper.make_opsetid("", 17)
     return bytes(helper.make_model(proto, opset_imports=[opset], ir_version=8).SerializeToString())
-
-
-def _enter(graph: _Graph, image: str) -> str:
-    """The image as (1, 3, 299, 299) in −1..1.
-
-    TensorFlow 1 resizes with place = target · old / new: pixels are points at their corners, no antialiasing.
-    """
-    from onnx import TensorProto
-
-    pixels = graph.node("Transpose", [graph.node("Cast", [image], to=TensorProto.FLOAT)], perm=[0, 3, 1, 2])
-    sizes = graph.weight(np.array([1, 3, SIDE, SIDE], np.int64))
-    how = {"mode": "linear", "coordinate_transformation_mode": "asymmetric"}
-    small = graph.node("Resize", [pixels, "", "", sizes], **how)
-    centred = graph.node("Sub", [small, graph.weight(np.array(128, np.float32))])
-    return graph.node("Div", [centred, graph.weight(np.array(128, np.float32))])
 
 
 WEIGHTS = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"

@@ -40,13 +40,8 @@ def signs(text: str = "", threads: int = 1) -> FeatureNet:
         tensor = np.ascontiguousarray(image.transpose(2, 0, 1)[None], np.float32) / np.float32(255)
         return run_graph(session, tensor)
 
-    identity = {
-        "model": of_bytes(data),
-        "cuts": _CUTS,
-        "size": "that of the image",
-        "version": _SIGNS_VERSION,
-    }
-    return FeatureNet("FD-signs", of(identity), 2 * _CHANNELS, row)
+    identity = {"model": of_bytes(data), "cuts": _CUTS, "size": "that of the image"}
+    return FeatureNet("FD-signs", of(identity | {"version": _SIGNS_VERSION}), 2 * _CHANNELS, row)
 
 
 def _cut(data: bytes, name: str) -> bytes:
@@ -56,11 +51,8 @@ def _cut(data: bytes, name: str) -> bytes:
 
     proto = onnx.load_model_from_string(data)
     graph = proto.graph
-    missing = set(_CUTS) - {output for node in graph.node for output in node.output}
-    if missing:
-        raise ModelError(
-            f"{name}: expected the maps {', '.join(sorted(missing))}, which the network does not have"
-        )
+    if missing := sorted(set(_CUTS) - {output for node in graph.node for output in node.output}):
+        raise ModelError(f"{name}: expected the maps {', '.join(missing)}, which the network does not have")
     last = max(place for place, node in enumerate(graph.node) if set(node.output) & set(_CUTS))
     nodes = list(graph.node[: last + 1])
     for cut in _CUTS:  # mean and standard deviation of each channel over the places of the map

@@ -88,7 +88,6 @@ def _transpose(image: NDArray[T]) -> NDArray[T]:
 
 
 def _mix(image: NDArray[np.uint8] | NDArray[np.float32], taps: Taps) -> NDArray[np.float32]:
-    """The rows mixed."""
     mixed = np.zeros((len(taps[0]), *image.shape[1:]), np.float32)
     for index, weight in zip(taps[0].T, taps[1].T, strict=True):
         mixed += image[index] * weight[:, np.newaxis, np.newaxis]

@@ -123,16 +123,12 @@ def apr_sp(images: Pictures, rng: np.random.Generator, severity: float = 1.0) ->
     strength = strengths(rng, (n, 2), MOST * severity)
     augmented = images.copy()
     if len(recombined_rows):
-        versions = [
-            np.stack(
-                [
-                    OPERATIONS[selected[index, version]](images[index], strength[index, version])
-                    for index in recombined_rows
-                ]
-            )
-            for version in range(2)
-        ]
-        augmented[recombined_rows] = recombined(*versions)
+
+        def version(number: int) -> Pictures:
+            chosen, amount = selected[:, number], strength[:, number]
+            return np.stack([OPERATIONS[chosen[i]](images[i], amount[i]) for i in recombined_rows])
+
+        augmented[recombined_rows] = recombined(version(0), version(1))
     return augmented
 
 

@@ -50,9 +50,8 @@ def changed(images: Pictures, rng: np.random.Generator, severity: float) -> Pict
     augmented = np.empty_like(images)
     for start in range(0, n, GROUP):
         part = slice(start, start + GROUP)
-        residual = _run(planes(padded[part], facts[part]), damaged(weights(), rng), rng)[
-            :, :, :height, :width
-        ]
+        residual = _run(planes(padded[part], facts[part]), damaged(weights(), rng), rng)
+        residual = residual[:, :, :height, :width]
         rms = np.sqrt(np.square(residual).mean((1, 2, 3)))
         factors = np.minimum(size[part] / np.maximum(rms, 1e-9), MOST)
         residual *= np.asarray(factors, np.float32)[:, None, None, None]

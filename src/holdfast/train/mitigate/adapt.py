@@ -68,9 +68,8 @@ def adapt(
         raise InputError(f"batch: expected 2 or more images per batch for TENT, got {how.batch}")
     default = Preprocessing(model.card.decode, model.card.resize)
     variants = {(CLEAN, CLEAN): default, **dict(noises(default, over))}
-    pictures = prepare_images(
-        model, data, tuple(variants.values()), folder, jobs, say, places_of(model, data)
-    )
+    choices, places = tuple(variants.values()), places_of(model, data)
+    pictures = prepare_images(model, data, choices, folder, jobs, say, places)
     distinct = distinct_choices(pictures.images)
     accuracy = 100 * correct_predictions(model, pictures, folder).mean(1)
     order = np.random.default_rng(how.seed).permutation(len(pictures))
@@ -84,13 +83,12 @@ def adapt(
         adapted[index] = 100 * float((predicted == labels).mean())
         option = "=".join(names[index]) if index else CLEAN
         say(f"{model.name}: {option}: top-1 {accuracy[index]:.2f}%, with TENT {adapted[index]:.2f}%")
+    clean = float(accuracy[0])
     drops = tuple(
-        TentLoss(*names[index], float(accuracy[0] - accuracy[index]), float(accuracy[0] - adapted[index]))
-        for index in distinct
-        if index
+        TentLoss(*names[index], clean - float(accuracy[index]), clean - adapted[index])
+        for index in distinct[1:]  # the first one is the clean one
     )
-    clean = {"clean": float(accuracy[0]), "clean_adapted": adapted[0]}
-    return TentResult(model.name, data.name, len(pictures), **clean, drops=drops, how=how)
+    return TentResult(model.name, data.name, len(pictures), clean, adapted[0], drops, how)
 
 
 def noises(default: Preprocessing, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], Preprocessing]]:

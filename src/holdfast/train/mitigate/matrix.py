@@ -63,9 +63,9 @@ class Matrix:
 
     def line(self, train: str) -> MatrixRow:
         """The row of that name."""
-        for row in self.lines:
-            if row.train == train:
-                return row
+        for line in self.lines:
+            if line.train == train:
+                return line
         raise InputError(f"no row {train!r} in this matrix; expected one of {', '.join(self.rows)}")
 
     def behind(self, line: MatrixRow) -> float:
@@ -146,10 +146,8 @@ def _bootstrap(hits: NDArray[np.bool_], replicates: int) -> Floats:
     rng = np.random.default_rng(0)
     counts = rng.multinomial(count, np.full(count, 1 / count), replicates).astype(np.float32)
     flat = hits.reshape(seeds * tests, count).astype(np.float32)
-    accuracies: Floats = (
-        (100 * (counts @ flat.T) / count).reshape(replicates, seeds, tests).astype(np.float64)
-    )
-    return accuracies
+    accuracies = (100 * (counts @ flat.T) / count).reshape(replicates, seeds, tests)
+    return np.asarray(accuracies, np.float64)
 
 
 def verdict(result: Matrix) -> str:

@@ -93,9 +93,8 @@ def held_out(data: Dataset, every: int) -> tuple[Dataset, Dataset]:
     test_entries = data.entries[every - 1 :: every]
     train_entries = tuple(entry for index, entry in enumerate(data.entries) if index % every != every - 1)
     if not test_entries:
-        raise DataError(
-            f"{data.name}: expected at least {every} images for training and test, got {len(data)}"
-        )
+        expected = f"expected at least {every} images for training and test"
+        raise DataError(f"{data.name}: {expected}, got {len(data)}")
     return (
         dataclasses.replace(data, entries=train_entries, name=f"{data.name} (train)"),
         dataclasses.replace(data, entries=test_entries, name=f"{data.name} (test)"),

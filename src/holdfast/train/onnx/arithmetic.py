@@ -66,9 +66,7 @@ _WITH_ATTRIBUTES: Final[Mapping[str, OperatorRun]] = {
     "Celu": _curve(functional.celu, alpha=1.0),
     "Swish": _curve(lambda x, alpha: x * torch.sigmoid(alpha * x), alpha=1.0),
     "HardSigmoid": _curve(lambda x, alpha, beta: (alpha * x + beta).clamp(0, 1), alpha=0.2, beta=0.5),
-    "Gelu": lambda net, node, x: functional.gelu(
-        x, approximate=str(node.attributes.get("approximate", "none"))
-    ),
+    "Gelu": lambda net, node, x: functional.gelu(x, approximate=node.attributes.get("approximate", "none")),
     "Clip": _clip,
     "Softmax": _softmax,
     "LogSoftmax": _softmax,

@@ -59,10 +59,8 @@ def scores_of(proto: Any, images: NDArray[Any], output: str, fixed: int) -> NDAr
         session = ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
         name = session.get_inputs()[0].name
         step = fixed or len(images)
-        parts = [
-            session.run([output], {name: images[start : start + step]})[0]
-            for start in range(0, len(images), step)
-        ]
+        batches = (images[start : start + step] for start in range(0, len(images), step))
+        parts = [session.run([output], {name: batch})[0] for batch in batches]
     except Exception as problem:
         raise ModelError(f"ONNX Runtime cannot run it: {condense(problem)}") from problem
     scores: NDArray[Any] = np.concatenate(parts)

@@ -60,7 +60,6 @@ def _transposed(net: Any, node: Node, x: Tensor, weight: Tensor, bias: Tensor | 
 
 
 def _pool(node: Node, x: Tensor, name: str) -> tuple[Callable[..., Tensor], Window]:
-    """The torch function that pools, and the window of the node."""
     kernel = node.ints("kernel_shape")
     if kernel is None:
         raise node.fail("expected a kernel_shape")

@@ -80,9 +80,8 @@ class Tape(StepBuilder):
             v.number if isinstance(v, Symbol) else None if v is None else torch.from_numpy(np.array(v))
             for v in node.inputs
         )
-        self.tape.append(
-            GraphStep(replace(node, inputs=()), run, inputs, tuple(symbol.number for symbol in symbols))
-        )
+        outputs = tuple(symbol.number for symbol in symbols)
+        self.tape.append(GraphStep(replace(node, inputs=()), run, inputs, outputs))
         return list(symbols)
 
 
@@ -181,21 +180,15 @@ class Trainable(nn.Module):
 
     def _check_movable(self) -> None:
         owners: dict[str, str] = {}
-        for op in self.normalisations:
-            if op.operator != "BatchNormalization":
-                continue
-            for name in (op.mean, op.variance):
-                if not name:
-                    raise InputError(
-                        f"node {op.node!r}: its running statistics are no float32 initializers of the file, "
-                        'so they cannot be moved; use statistics "file"'
-                    )
-                other = owners.setdefault(name, op.node)
-                if other != op.node:
-                    raise InputError(
-                        f"nodes {other!r} and {op.node!r} share the running statistics {name!r}, so they "
-                        'cannot be moved; use statistics "file"'
-                    )
+        reason, hint = "", 'so they cannot be moved; use statistics "file"'
+        batch = (op for op in self.normalisations if op.operator == "BatchNormalization")
+        for node, name in ((op.node, name) for op in batch for name in (op.mean, op.variance)):
+            if not name:
+                reason = f"node {node!r}: its running statistics are no float32 initializers of the file"
+            elif (other := owners.setdefault(name, node)) != node:
+                reason = f"nodes {other!r} and {node!r} share the running statistics {name!r}"
+            if reason:
+                raise InputError(f"{reason}, {hint}")
 
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """The network after `nn.Module.to`; memory formats apply to weights with four axes only."""
@@ -224,23 +217,14 @@ class Trainable(nn.Module):
                 raise
             except _TORCH_ERRORS as problem:
                 raise step.node.fail(f"{type(problem).__name__}: {problem}") from problem
-            values.update(
-                zip(step.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True)
-            )
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+            values.update(zip(step.outputs, outputs, strict=True))
         result = values[self.plan.result]
         return result.flatten(1) if result.ndim > 2 else result
 
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: dict[str, Any],
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         # torch would look for names with a dot in a child module.
+        _metadata, _strict, missing_keys, unexpected_keys, _errors = rest
         tensors: dict[str, Any] = {**self._parameters, **self._buffers}
         missing_keys += [prefix + name for name in tensors if prefix + name not in state_dict]
         unexpected_keys += [k for k in state_dict if k.startswith(prefix) and k[len(prefix) :] not in tensors]

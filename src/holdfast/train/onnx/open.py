@@ -19,12 +19,8 @@ from holdfast.train.onnx.net import ForwardPlan, Normalisation, Symbol, Tape, Tr
 
 # Constants keep their type: for these two operators, lowering would return a view of floats.
 _MOVES = {operator: move for operator, move in lower.OPERATORS.items() if operator not in ("Where", "Pad")}
-TABLE = OperatorTable(
-    {**layers.OPERATORS, **arithmetic.OPERATORS, **moves.OPERATORS},
-    _MOVES,
-    "trained",
-    "there is no differentiable operator for it",
-)
+_OPERATORS = {**layers.OPERATORS, **arithmetic.OPERATORS, **moves.OPERATORS}
+TABLE = OperatorTable(_OPERATORS, _MOVES, "trained", "there is no differentiable operator for it")
 _ENDINGS = ("Identity", "Flatten", "Reshape", "Squeeze")  # operators allowed after the last Softmax
 QUANTISED: Final = (
     "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul",
@@ -127,7 +123,6 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
 
 
 def _normalisations(tape: Tape, numbers: Mapping[str, int]) -> Iterator[Normalisation]:
-    """Yield the normalising nodes with the names of their weights."""
     names: dict[Any, str] = {number: name for name, number in numbers.items()}
     for step in tape.tape:
         if step.node.operator.endswith("Normalization") and step.node.operator in WEIGHTS:
@@ -178,9 +173,8 @@ def _entry(
     kind = inputs[0].type.tensor_type
     if kind.elem_type not in (TensorProto.FLOAT, TensorProto.UINT8):
         got = TensorProto.DataType.Name(kind.elem_type).lower()
-        raise ModelError(
-            f"input {inputs[0].name!r}: expected float32 or uint8, got {got}; train the float32 file"
-        )
+        expected = f"expected float32 or uint8, got {got}; train the float32 file"
+        raise ModelError(f"input {inputs[0].name!r}: {expected}")
     sizes = [d.dim_value if d.HasField("dim_value") else 0 for d in kind.shape.dim]
     image = shape or tuple(sizes[1:])
     if not sizes or 0 in image:
@@ -213,9 +207,8 @@ class _GraphFacts:
 
     readers: dict[str, list[tuple[Any, int]]] = field(default_factory=dict)
     constant: set[str] = field(default_factory=set)
-    raw: set[str] = field(
-        default_factory=set
-    )  # values that depend on the input, before the first layer with weights
+    # Values that depend on the input, before the first layer with weights.
+    raw: set[str] = field(default_factory=set)
 
 
 def roles_of(graph: Any, nodes: list[Any]) -> Roles:
@@ -229,8 +222,8 @@ def roles_of(graph: Any, nodes: list[Any]) -> Roles:
     facts = _read(graph, nodes)
     statistics = [n for n in floats if _used(n, facts, STATISTICS)]
     weights = [n for n in floats if n not in statistics and _is_weight(n, prod(floats[n].dims), facts)]
-    rest = set(floats) - set(weights) - set(statistics)
-    return Roles(tuple(weights), tuple(statistics), tuple(n for n in floats if n in rest))
+    rest = [n for n in floats if n not in weights and n not in statistics]
+    return Roles(tuple(weights), tuple(statistics), tuple(rest))
 
 
 def _read(graph: Any, nodes: list[Any]) -> _GraphFacts:

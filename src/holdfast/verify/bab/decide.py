@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from holdfast.graph.ir import Activation
+from holdfast.verify.bab import tree
 from holdfast.verify.bab.search import (
     ENGINE,
     GOAL,
@@ -27,17 +28,7 @@ from holdfast.verify.bab.search import (
     replay,
     settle_leaf,
 )
-from holdfast.verify.bab.tree import (
-    BranchDomain,
-    DomainPool,
-    RootMapping,
-    SearchRoot,
-    children,
-    choose,
-    plant,
-    promising,
-    queries_of,
-)
+from holdfast.verify.bab.tree import BranchDomain, DomainPool, RootMapping, SearchRoot, children, choose
 from holdfast.verify.linear.passes import BackwardPass, Region, attained, forward
 from holdfast.verify.linear.pieces import full_precision, threads
 from holdfast.verify.linear.root import Effort, bounds, unstable
@@ -45,6 +36,8 @@ from holdfast.verify.linear.tune import Queries, bound, tune
 from holdfast.verify.problem import Case, Deadline, EngineResult, OutOfTime, VerificationProblem, same_box
 
 Tensor = Any
+Stop: TypeAlias = Callable[[], bool]
+Leaves: TypeAlias = list[list[BranchDomain]]  # of the tree of each query
 SIGNED = ("relu", "leaky", "sign")  # curves of which only the sign of what they read matters
 
 
@@ -56,9 +49,8 @@ def decide(problem: VerificationProblem, clock: Deadline, plan: SearchSettings |
             try:
                 answer = _group(search, [problem.cases[i] for i in group])
             except OutOfTime:
-                return EngineResult(
-                    "timeout", ENGINE, note="the time limit was reached within one pass over the network"
-                )
+                note = "the time limit was reached within one pass over the network"
+                return EngineResult("timeout", ENGINE, note=note)
             if answer is not None:
                 return answer
     if search.parked:
@@ -73,9 +65,8 @@ def _group(search: SearchState, cases: Sequence[Case]) -> EngineResult | None:
     if state.cases and state.answer is None and not search.late():
         state = _root(search, state.cases, state.root.region, _effort(search, 1))
     # The number of domains that fit in memory; beyond it the best ones are processed first.
-    pool = DomainPool(
-        max(1000, int(search.clock.budget.memory_bytes * 0.25 / (9 * sum(state.root.widths) + 2000)))
-    )
+    room = search.clock.budget.memory_bytes * 0.25 / (9 * sum(state.root.widths) + 2000)
+    pool = DomainPool(max(1000, int(room)))
     before, more = None, True
     for level in itertools.count(2):
         if state.answer is not None or not state.cases:
@@ -132,25 +123,15 @@ def _root(search: SearchState, cases: Sequence[Case], earlier: Region | None, ef
     first = cases[0]
     region = bounds(search.pieces, first.lower, first.upper, effort, earlier)
     exact = search.in_float64(region, first)
-    queries = queries_for(region, cases)
     turns = search.plan.root_iterations
-    lower, tuned = tune(region, queries, turns, 0.3, 0.96, goal=GOAL, stop=search.late)
-    point = attained(region, bound(region, tuned))
-    answer = replay(search, point, cases)
+    lower, tuned = tune(region, queries_for(region, cases), turns, 0.3, 0.96, goal=GOAL, stop=search.late)
+    answer = replay(search, attained(region, bound(region, tuned)), cases)
     open_index = (~closed(search, region, exact, tuned)).nonzero().reshape(-1)
     open_cases, lower = [cases[i] for i in open_index.tolist()], lower[open_index]
     if open_cases:
         search.clock.tell(f"{unstable(region)} unstable neurons", len(open_cases), float(lower.min()))
-    root = plant(region, tuned.pick(open_index))
-    return BoxState(
-        root,
-        exact,
-        open_cases,
-        open_numbers=open_index.tolist(),
-        lower=lower,
-        seconds=time.monotonic() - begun,
-        answer=answer,
-    )
+    root = tree.plant(region, tuned.pick(open_index))
+    return BoxState(root, exact, open_cases, open_index.tolist(), lower, time.monotonic() - begun, answer)
 
 
 def _gained(before: BoxState, now: BoxState) -> bool:
@@ -176,7 +157,7 @@ def _effort(search: SearchState, level: int) -> Effort:
     return Effort(turns, decay=decay, stop=stop, abort=search.late, finish=finish)
 
 
-def _until(search: SearchState, seconds: float) -> Callable[[], bool]:
+def _until(search: SearchState, seconds: float) -> Stop:
     end = time.monotonic() + seconds
     return lambda: search.late() or time.monotonic() > end
 
@@ -219,9 +200,7 @@ def seed(root: SearchRoot, lower: Tensor) -> list[BranchDomain]:
     ]
 
 
-def grow(
-    search: SearchState, state: BoxState, pool: DomainPool, until: Callable[[], bool]
-) -> EngineResult | None:
+def grow(search: SearchState, state: BoxState, pool: DomainPool, until: Stop) -> EngineResult | None:
     """Process the pool until it is empty, a violation is found or `until` returns True."""
     batch, most = 8, state.root.at_once(search.plan.largest_batch)
     while len(pool) and not until():
@@ -244,10 +223,8 @@ def settle(
     search: SearchState, state: BoxState, pool: DomainPool, domains: list[BranchDomain]
 ) -> EngineResult | None:
     """Bound the domains, close those that are proven and add the others to the pool."""
-    root, exact, cases = state.root, state.exact, state.cases
-    queries = queries_of(root, domains)
-    turns = search.plan.iterations
-    lower, tuned = tune(root.region, queries, turns, 0.1, 0.95, 0.1, GOAL, search.late)
+    root, exact, queries = state.root, state.exact, tree.queries_of(state.root, domains)
+    lower, tuned = tune(root.region, queries, search.plan.iterations, 0.1, 0.95, 0.1, GOAL, search.late)
     done = torch.zeros(len(domains), dtype=torch.bool)
     sure = (lower > 0).nonzero().reshape(-1)
     if len(sure):
@@ -257,7 +234,7 @@ def settle(
         return None
     queries = tuned.pick(index)
     traced = bound(root.region, queries)
-    answer = replay(search, attained(root.region, traced), cases)
+    answer = replay(search, attained(root.region, traced), state.cases)
     if answer is not None:
         return answer
     open_domains = [domains[i] for i in index.tolist()]
@@ -268,7 +245,7 @@ def settle(
             continue
         shut = False
         if not root.curved and not search.late():
-            shut, answer = settle_leaf(search, exact, root, cases[domain.case], domain)
+            shut, answer = settle_leaf(search, exact, root, state.cases[domain.case], domain)
         if answer is not None:
             return answer
         if not shut:
@@ -281,7 +258,7 @@ def _update(
 ) -> list[BranchDomain]:
     """The domains with the parameters of these queries and the neurons worth splitting next."""
     relaxed = forward(root.region, queries.top, traced, attained(root.region, traced))
-    best, points = promising(root, domains, traced, relaxed, count)
+    best, points = tree.promising(root, domains, traced, relaxed, count)
     alpha = root.flat({at: queries.theta[at] for at in root.layers})
     beta = root.flat(dict(queries.beta or {}))
     mix = [None] * len(domains) if queries.mix is None else queries.mix
@@ -304,11 +281,7 @@ class RefinementDepth:
 
 
 def refine(
-    region: Region,
-    queries: Queries,
-    goal: float,
-    depth: RefinementDepth,
-    stop: Callable[[], bool] = lambda: False,
+    region: Region, queries: Queries, goal: float, depth: RefinementDepth, stop: Stop = lambda: False
 ) -> Tensor:
     """Lower bounds (q,) of tuned queries, each the least over the leaves of its own small tree.
 
@@ -316,7 +289,7 @@ def refine(
     multiply. Splitting some earlier neurons tightens a neuron's range, and every later layer benefits.
     A query is done when its bound exceeds the goal: above zero, the sign of its neuron is known.
     """
-    root = plant(region, queries)
+    root = tree.plant(region, queries)
     careful = bound(region, queries, careful=True).lower
     if not root.layers:
         return careful
@@ -346,12 +319,7 @@ def _least(group: list[BranchDomain]) -> float:
 
 
 def _deepen(
-    root: SearchRoot,
-    leaves: list[list[BranchDomain]],
-    active: list[int],
-    depth: RefinementDepth,
-    goal: float,
-    stop: Callable[[], bool],
+    root: SearchRoot, leaves: Leaves, active: list[int], depth: RefinementDepth, goal: float, stop: Stop
 ) -> None:
     """Split the worse half of the leaves of each active query, as far as the time allows."""
     selected: list[BranchDomain] = []
@@ -363,12 +331,11 @@ def _deepen(
         if stop():
             return
         part = selected[start : start + batch]
-        splits = choose(root, part, depth.candidates)
-        halves = _scored(root, children(root, part, splits), depth, goal)
+        halves = children(root, part, choose(root, part, depth.candidates))
         split_ids = {id(d) for d in part}
         for q in {d.case for d in part}:
             leaves[q] = [d for d in leaves[q] if id(d) not in split_ids]
-        for domain in halves:
+        for domain in _scored(root, halves, depth, goal):
             leaves[domain.case].append(domain)
 
 
@@ -378,7 +345,7 @@ def _scored(
     """The domains with tuned careful bounds and the neurons worth splitting next."""
     if not domains:
         return []
-    queries = queries_of(root, domains)
+    queries = tree.queries_of(root, domains)
     tuned = tune(root.region, queries, depth.iterations, 0.15, 0.9, 0.15, goal)[1]
     updated = _update(root, domains, tuned, bound(root.region, tuned), depth.candidates)
     lower = bound(root.region, tuned, careful=True).lower.tolist()

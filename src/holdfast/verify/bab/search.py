@@ -74,23 +74,14 @@ def closed(search: SearchState, region: Region, exact: Region, queries: Queries)
 def _double(queries: Queries, exact: Region) -> Queries:
     if queries.spec is not None:
         queries = replace(exactly(queries, queries.spec)[1], parts=None)
-    split = None
-    if queries.split is not None:
-        split = dict(queries.split)  # signs stay; relaxations over a part of an interval are recomputed
-        for at, value in split.items():
-            bend = exact.bends[at]
-            if isinstance(bend, Cut):
-                split[at] = bend.assumed(value[:, 0].double(), value[:, 1].double())
-    return replace(
-        queries,
-        rows=queries.rows.double(),
-        split=split,
-        theta={
-            at: exact.bends[at].keep(theta.double(), (split or {}).get(at))
-            for at, theta in queries.theta.items()
-        },
-        beta=None if queries.beta is None else {at: beta.double() for at, beta in queries.beta.items()},
-    )
+    split = None if queries.split is None else dict(queries.split)
+    for at, value in (split or {}).items():  # signs stay; lines over a part of an interval are recomputed
+        bend = exact.bends[at]
+        if split is not None and isinstance(bend, Cut):
+            split[at] = bend.assumed(value[:, 0].double(), value[:, 1].double())
+    theta = {at: exact.bends[at].keep(v.double(), (split or {}).get(at)) for at, v in queries.theta.items()}
+    beta = None if queries.beta is None else {at: value.double() for at, value in queries.beta.items()}
+    return replace(queries, rows=queries.rows.double(), split=split, theta=theta, beta=beta)
 
 
 def replay(search: SearchState, points: Tensor, cases: Sequence[Case]) -> EngineResult | None:
@@ -115,8 +106,10 @@ def queries_for(region: Region, cases: Sequence[Case]) -> Queries:
     pieces = region.pieces
     rows, inputs, offset = stacked_rows(cases)
     most = offset.shape[1]
-    spec = QueryRows(*(None if v is None else torch.as_tensor(v) for v in (rows, offset, inputs)))
-    parts = QueryRows(*(None if v is None else pieces.tensor(v) for v in (rows, offset, inputs)))
+    spec, parts = (
+        QueryRows(*(None if value is None else tensor(value) for value in (rows, offset, inputs)))
+        for tensor in (torch.as_tensor, pieces.tensor)
+    )
     top = len(pieces.net.steps) - 1
     theta = {at: bend.start(len(cases)) for at, bend in region.bends.items()}
     if most == 1:

@@ -56,10 +56,8 @@ class SearchRoot:
 
     def tuned(self, flat: Tensor) -> dict[int, Tensor]:
         """Parameters (q, p) by layer: (q, m) of relus, (q, 2, m) of curves."""
-        by_layer = dict(zip(self.layers, flat.split(self.widths, 1), strict=True))
-        return {
-            at: part.unflatten(1, (2, -1)) if at in self.curved else part for at, part in by_layer.items()
-        }
+        parts = zip(self.layers, flat.split(self.widths, 1), strict=True)
+        return {at: part.unflatten(1, (2, -1)) if at in self.curved else part for at, part in parts}
 
     def flat(self, by_layer: Mapping[int, Tensor]) -> Tensor:
         """The reverse of `parts` and `tuned`."""
@@ -85,9 +83,8 @@ class SearchRoot:
 
 def plant(region: Region, queries: Queries) -> SearchRoot:
     """The root for queries whose parameters are tuned."""
-    bends = {
-        at: region.bends[at] for at in queries.theta if isinstance(region.bends[at], ReluRelaxation | Cut)
-    }
+    bends = {at: region.bends[at] for at in queries.theta}
+    bends = {at: bend for at, bend in bends.items() if isinstance(bend, ReluRelaxation | Cut)}
     layers = tuple(at for at, bend in bends.items() if len(bend.index))
     sizes = tuple(len(bends[at].index) for at in layers)
     widths = tuple(n * (2 if isinstance(bends[at], Cut) else 1) for at, n in zip(layers, sizes, strict=True))
@@ -96,8 +93,7 @@ def plant(region: Region, queries: Queries) -> SearchRoot:
 
 def queries_of(root: SearchRoot, domains: list[BranchDomain]) -> Queries:
     """The domains' bounds as queries."""
-    case = torch.tensor([d.case for d in domains])
-    queries = root.queries.pick(case)
+    queries = root.queries.pick(torch.tensor([d.case for d in domains]))
     theta = dict(queries.theta)
     theta.update(root.tuned(torch.stack([d.alpha for d in domains])))
     if queries.mix is not None:
@@ -132,9 +128,10 @@ def children(root: SearchRoot, domains: list[BranchDomain], splits: list[Split])
     """Each domain's two halves, one after the other: the upper one first."""
     halves = []
     lower, upper = root.ends()
-    curve = [at in root.curved for at, size in zip(root.layers, root.sizes, strict=True) for _ in range(size)]
+    sizes = zip(root.layers, root.sizes, strict=True)
+    curved = [at in root.curved for at, size in sizes for _ in range(size)]
     for domain, (neuron, point) in zip(domains, splits, strict=True):
-        if curve[neuron]:
+        if curved[neuron]:
             low, high = domain.cuts.get(neuron, (float(lower[neuron]), float(upper[neuron])))
             point = point if low < point < high else (low + high) / 2
             parts = ((point, high), (low, point))

@@ -23,30 +23,20 @@ import torch
 from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation
 from holdfast.verify.linear import shapes
-from holdfast.verify.linear.shapes import (
-    CONCAVE,
-    SHAPED,
-    TINY,
-    Lines,
-    ProductRelaxation,
-    curve,
-    derivative,
-    least,
-)
+from holdfast.verify.linear.shapes import Lines, ProductRelaxation, Relaxation, curve, derivative, least
 
 Tensor = Any
 MARGIN = 1e-12  # minimum distance of a tangent from the curve at the end of the interval, in float64
 LEAST = 1e-30  # roots, logarithms and 1/x have no tangent at zero
 
 
-class ReluRelaxation:
+class ReluRelaxation(Relaxation):
     """Relu, leaky relu with a slope in [0, 1]: theta (q, m) are the lower slopes of the m unstable ones."""
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
-        self.step, self.lower, self.upper = step, lower, upper
+        super().__init__(step, lower, upper)
         self.index = torch.nonzero((lower[0] < 0) & (upper[0] > 0)).reshape(-1)
-        p = step.slope if step.curve == "leaky" else 0.0
-        self.floor = p
+        self.floor = p = step.slope if step.curve == "leaky" else 0.0
         self.base = torch.where(lower >= 0, torch.ones_like(lower), torch.full_like(lower, p))
         low, high = lower[:, self.index].double(), upper[:, self.index].double()
         slope = ((high - p * low) / (high - low)).to(lower.dtype)
@@ -81,13 +71,11 @@ class ReluRelaxation:
         return theta.clamp_(self.floor, 1.0)
 
 
-class SignRelaxation:
+class SignRelaxation(Relaxation):
     """sign: lines through the jump, or constants where the sign is fixed; without parameters."""
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
-        self.step, self.lower, self.upper = step, lower, upper
-        self.index = torch.arange(lower.shape[1])
-        self.base = torch.zeros_like(lower)
+        super().__init__(step, lower, upper)
         zero, one = torch.zeros_like(lower), torch.ones_like(lower)
         # Below: -1 + 2 z / u reaches 1 only at u. Rounded down so that it stays below at u.
         rise = torch.where((lower < 0) & (upper > -lower), 2 * (1 - 1e-6) / upper.clamp(min=1e-12), zero)
@@ -99,43 +87,64 @@ class SignRelaxation:
             torch.where(upper < 0, -one, torch.where(upper == 0, zero, one)),
         )
 
-    def start(self, queries: int) -> Tensor:
-        """No parameters."""
-        return self.lower.new_zeros(queries, 0)
-
     def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
         """The lines, the same for every query."""
         return self.fixed_lines
 
-    def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
-        """An empty gradient, as there are no parameters."""
-        return theta
 
-    def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
-        """No parameters to keep valid."""
-        return theta
+class Cut(Relaxation):
+    """A curve whose interval may be cut in two anywhere.
 
-
-class SigmoidRelaxation:
-    """sigmoid, tanh, erf: theta (q, 2, n) are the touching points of the lower and the upper tangent.
-
-    `full_data` (1, 7, n), and the result of `assumed` for the intervals of each query (q, 7, n), are the
-    ends, the last valid touching points of the lower and the upper tangent, the chord's slope and its
-    offsets below and above the curve.
+    Its lines are computed from line data, of which the first two channels are the ends of an interval:
+    `full_data` is that of the whole interval, and `split` that of the interval assumed in each query.
     """
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
-        self.step, self.lower, self.upper = step, lower, upper
-        self.index = torch.arange(lower.shape[1])
-        self.base = torch.zeros_like(lower)
-        self.full_data = _sigmoid_data(step, lower, upper)
+        super().__init__(step, lower, upper)
+        self.full_data = self.line_data(lower, upper)
+
+    def line_data(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """Line data (q, c, n) over intervals (q, n)."""
+        return torch.stack([lower, upper], 1)
 
     def assumed(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """Line data (q, 7, n) if z is assumed between these bounds (q, n), which lie inside the interval."""
+        """Line data (q, c, n) if z is assumed between these bounds (q, n), which lie inside the interval."""
+        return self.line_data(lower, upper)
+
+    def channels(self, split: Tensor | None) -> tuple[Tensor, ...]:
+        """The channels (q, n) of the line data of the queries."""
+        channels: tuple[Tensor, ...] = (self.full_data if split is None else split).unbind(1)
+        return channels
+
+
+class SigmoidRelaxation(Cut):
+    """sigmoid, tanh, erf: theta (q, 2, n) are the touching points of the lower and the upper tangent.
+
+    Line data (q, 7, n) are the ends, the last valid touching points of the lower and the upper tangent, the
+    chord's slope and its offsets below and above the curve.
+    """
+
+    def line_data(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """Line data (1, 7, n) over the intervals lower, upper (1, n)."""
+        first, last = _reach(self.step, lower, upper), -_reach(self.step, -upper, -lower)
+        f_low, f_high = curve(self.step, lower.double()), curve(self.step, upper.double())
+        width = (upper.double() - lower.double()).clamp(min=1e-12)
+        chord = ((f_high - f_low) / width).to(lower.dtype)
+        chord = torch.where(upper - lower < 1e-6, torch.zeros_like(chord), chord)
+        at_low = f_low - chord.double() * lower.double()
+        at_high = f_high - chord.double() * upper.double()
+        # _reach requires MARGIN more than a tangent needs, so a chord may be used where a tangent just fits.
+        pad = _sigmoid_pad(chord, lower, upper).double() + MARGIN
+        under = (torch.minimum(at_low, at_high) - pad).to(lower.dtype)
+        over = (torch.maximum(at_low, at_high) + pad).to(lower.dtype)
+        return torch.stack([lower, upper, first, last, chord, under, over], 1)
+
+    def assumed(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """The line data, recomputed where the interval is smaller."""
         data = self.full_data.to(lower.dtype).expand(len(lower), -1, -1).clone()
         query, neuron = torch.nonzero((lower > self.lower) | (upper < self.upper), as_tuple=True)
         if len(query):
-            part = _sigmoid_data(self.step, lower[query, neuron][None], upper[query, neuron][None])
+            part = self.line_data(lower[query, neuron][None], upper[query, neuron][None])
             data[query, :, neuron] = part[0].T
         return data
 
@@ -161,7 +170,7 @@ class SigmoidRelaxation:
 
     def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
         """How the bound changes with theta: the line turns about its touching point."""
-        low, high, first, last = (self.full_data if split is None else split)[:, :4].unbind(1)
+        low, high, first, last = self.channels(split)[:4]
         turn = shapes.second(self.step, theta) * (z[:, None] - theta)
         below = rows.clamp(min=0) * turn[:, 0] * (first >= low)
         above = rows.clamp(max=0) * turn[:, 1] * (last <= high)
@@ -169,26 +178,10 @@ class SigmoidRelaxation:
 
     def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
         """Theta projected to valid touching points."""
-        low, high, first, last = (self.full_data if split is None else split)[:, :4].unbind(1)
+        low, high, first, last = self.channels(split)[:4]
         below = torch.maximum(low, torch.minimum(theta[:, 0], torch.minimum(first, high)))
         above = torch.minimum(high, torch.maximum(theta[:, 1], torch.maximum(last, low)))
         return torch.stack([below, above], 1)
-
-
-def _sigmoid_data(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
-    """Line data (1, 7, n) over the intervals lower, upper (1, n)."""
-    first, last = _reach(step, lower, upper), -_reach(step, -upper, -lower)
-    f_low, f_high = curve(step, lower.double()), curve(step, upper.double())
-    width = (upper.double() - lower.double()).clamp(min=1e-12)
-    chord = ((f_high - f_low) / width).to(lower.dtype)
-    chord = torch.where(upper - lower < 1e-6, torch.zeros_like(chord), chord)
-    at_low = f_low - chord.double() * lower.double()
-    at_high = f_high - chord.double() * upper.double()
-    # _reach requires MARGIN more than a tangent needs, so a chord may be used where a tangent just fits.
-    pad = _sigmoid_pad(chord, lower, upper).double() + MARGIN
-    under = (torch.minimum(at_low, at_high) - pad).to(lower.dtype)
-    over = (torch.maximum(at_low, at_high) + pad).to(lower.dtype)
-    return torch.stack([lower, upper, first, last, chord, under, over], 1)
 
 
 def _sigmoid_pad(slope: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -224,11 +217,11 @@ def _tangent(step: Activation, touch: Tensor, at: Tensor) -> Tensor:
     return curve(step, touch) + derivative(step, touch) * (at - touch)
 
 
-class ConvexRelaxation:
+class ConvexRelaxation(Cut):
     """Squares, exp, log, roots, 1/x, elu: a tangent on one side, at any point, and the chord on the other.
 
-    theta (q, 2, n) has the touching points first, then unused values. `full_data` and `assumed` are the ends,
-    the chord's slope and offset, and 1 where the curve is convex, -1 where it is concave.
+    theta (q, 2, n) has the touching points first, then unused values. Line data (q, 5, n) are the ends, the
+    chord's slope and offset, and 1 where the curve is convex, -1 where it is concave.
     """
 
     def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
@@ -240,20 +233,33 @@ class ConvexRelaxation:
                 f"bounds: expected {step.curve} of values where it is defined, got values between "
                 f"{float(lower[0, at]):g} and {float(upper[0, at]):g} as far as is known; try fewer inputs"
             )
-        self.step, self.lower, self.upper = step, lower, upper
-        self.index = torch.arange(lower.shape[1])
-        self.base = torch.zeros_like(lower)
-        self.full_data = _convex_data(step, lower, upper)
+        super().__init__(step, lower, upper)
         self.pace = ((upper - lower) / 4)[:, None]
 
-    def assumed(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """Line data (q, 5, n) if z is assumed between these bounds (q, n), which lie inside the interval."""
-        return _convex_data(self.step, lower, upper)
+    def line_data(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """Line data (q, 5, n) over the intervals lower, upper (q, n)."""
+        low, high = lower.double(), upper.double()
+        f_low, f_high = curve(self.step, low), curve(self.step, high)
+        width = high - low
+        narrow = width <= 1e-6 * (1e-6 + low.abs() + high.abs())
+        chord = (f_high - f_low) / torch.where(narrow, torch.ones_like(width), width)
+        middle = low / 2 + high / 2
+        middle = middle.clamp(min=LEAST) if self.step.curve in ("sqrt", "log") else middle
+        chord = torch.where(narrow, derivative(self.step, middle), chord).to(lower.dtype)
+        side = torch.full_like(lower, -1.0 if self.step.curve in shapes.CONCAVE else 1.0)
+        if self.step.curve == "reciprocal":
+            side = torch.where(upper < 0, -side, side)
+        # The curve minus a slope times z is largest at an end where it is convex, least where concave.
+        at_low, at_high = f_low - chord.double() * low, f_high - chord.double() * high
+        convex = side > 0
+        rest = torch.where(convex, torch.maximum(at_low, at_high), torch.minimum(at_low, at_high))
+        size = torch.maximum(f_low.abs(), f_high.abs())
+        rest = rest + side.double() * _convex_pad(size.to(lower.dtype), chord, lower, upper).double()
+        return torch.stack([lower, upper, chord, rest.to(lower.dtype), side], 1)
 
     def start(self, queries: int) -> Tensor:
         """Tangents in the middle."""
-        middle = (self.lower / 2 + self.upper / 2)[:, None]
-        return self.keep(middle.expand(queries, 2, -1).clone())
+        return self.keep((self.lower / 2 + self.upper / 2)[:, None].expand(queries, 2, -1).clone())
 
     def lines(self, theta: Tensor, split: Tensor | None = None) -> Lines:
         """The tangent at theta (q, 2, n), and the chord."""
@@ -272,60 +278,28 @@ class ConvexRelaxation:
 
     def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
         """How the bound changes with theta: the line turns about its touching point."""
-        side = (self.full_data if split is None else split)[:, 4]
+        side = self.channels(split)[4]
         used = torch.where(side > 0, rows.clamp(min=0), rows.clamp(max=0))
         turn = used * shapes.second(self.step, theta[:, 0]) * (z - theta[:, 0])
         return torch.stack([turn, torch.zeros_like(turn)], 1)
 
     def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
         """Theta projected to the interval and the domain of the curve."""
-        low, high = (self.full_data if split is None else split)[:, :2].unbind(1)
+        low, high = self.channels(split)[:2]
         if self.step.curve in ("sqrt", "log"):
             low = low.clamp(min=LEAST)
         return torch.minimum(torch.maximum(theta, low[:, None]), torch.maximum(high, low)[:, None])
-
-
-def _convex_data(step: Activation, lower: Tensor, upper: Tensor) -> Tensor:
-    """Line data (q, 5, n) over the intervals lower, upper (q, n)."""
-    low, high = lower.double(), upper.double()
-    f_low, f_high = curve(step, low), curve(step, high)
-    width = high - low
-    narrow = width <= 1e-6 * (1e-6 + low.abs() + high.abs())
-    chord = (f_high - f_low) / torch.where(narrow, torch.ones_like(width), width)
-    middle = (low / 2 + high / 2).clamp(min=LEAST) if step.curve in ("sqrt", "log") else low / 2 + high / 2
-    chord = torch.where(narrow, derivative(step, middle), chord).to(lower.dtype)
-    concave = step.curve in CONCAVE
-    side = -torch.ones_like(lower) if concave else torch.ones_like(lower)
-    if step.curve == "reciprocal":
-        side = torch.where(upper < 0, -side, side)
-    # The curve minus any slope times z is largest at an end where it is convex, least where it is concave.
-    at_low, at_high = f_low - chord.double() * low, f_high - chord.double() * high
-    convex = side > 0
-    rest = torch.where(convex, torch.maximum(at_low, at_high), torch.minimum(at_low, at_high))
-    size = torch.maximum(f_low.abs(), f_high.abs())
-    rest = rest + side.double() * _convex_pad(size.to(lower.dtype), chord, lower, upper).double()
-    return torch.stack([lower, upper, chord, rest.to(lower.dtype), side], 1)
 
 
 def _convex_pad(value: Tensor, slope: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     kind = torch.finfo(lower.dtype)
     size = lower.abs() + upper.abs()
     # A slope that is not a normal number any more has an absolute error.
-    return 16 * kind.eps * (value.abs() + slope.abs() * size) + 4 * kind.tiny * size + TINY
+    return 16 * kind.eps * (value.abs() + slope.abs() * size) + 4 * kind.tiny * size + shapes.TINY
 
 
-class SineRelaxation:
+class SineRelaxation(Cut):
     """sin: theta (q, 2, n) are the slopes of the lower and the upper line."""
-
-    def __init__(self, step: Activation, lower: Tensor, upper: Tensor) -> None:
-        self.step, self.lower, self.upper = step, lower, upper
-        self.index = torch.arange(lower.shape[1])
-        self.base = torch.zeros_like(lower)
-        self.full_data = torch.stack([lower, upper], 1)
-
-    def assumed(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """The ends (q, 2, n) between which z is assumed."""
-        return torch.stack([lower, upper], 1)
 
     def start(self, queries: int) -> Tensor:
         """The chord's slope, which is flat where the interval is long."""
@@ -362,9 +336,6 @@ class SineRelaxation:
         return theta.clamp(-1.0, 1.0)
 
 
-Cut = (
-    SigmoidRelaxation | ConvexRelaxation | SineRelaxation
-)  # curves whose interval may be cut in two anywhere
 Bend = ReluRelaxation | Cut | SignRelaxation | ProductRelaxation
 
 
@@ -380,11 +351,8 @@ def bend(step: Activation, lower: Tensor, upper: Tensor) -> Bend:
         raise ModelError(f"bounds: expected an elu with a factor between 0 and 1, got {step.slope}")
     if step.curve == "sin":
         return SineRelaxation(step, lower, upper)
-    return (
-        SigmoidRelaxation(step, lower, upper)
-        if step.curve in SHAPED
-        else ConvexRelaxation(step, lower, upper)
-    )
+    kind = SigmoidRelaxation if step.curve in shapes.SHAPED else ConvexRelaxation
+    return kind(step, lower, upper)
 
 
 def doubled(relaxation: Bend) -> Bend:

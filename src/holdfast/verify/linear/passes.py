@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from holdfast.graph.ir import Activation, FreeInputs, Product, sources_of
+from holdfast.graph import ir
+from holdfast.graph.ir import Activation, Product, Step, sources_of
 from holdfast.verify.linear.curves import Bend
 from holdfast.verify.linear.pieces import LinearSteps
 from holdfast.verify.linear.shapes import Lines, Planes, curve
@@ -79,7 +80,7 @@ def backward(
             continue
         now, step = pending.pop(at), pieces.net.steps[at]
         if isinstance(step, Activation):
-            more = None if extra is None else extra.get(at)
+            more = (extra or {}).get(at)
             if slack is not None:
                 slack.activation(at, step, now, lines[at], more)
             const, rows_at[at], now = _pass_activation(region.bends[at], lines[at], now, more, const)
@@ -97,11 +98,8 @@ def backward(
             const = const + now.to(const.dtype) @ bias.to(const.dtype)
         for source, part in zip(sources_of(step), pieces.backward(at, now), strict=True):
             _add(pending, source, part)
-    at_input = pending.get(0)
-    if at_input is None:
-        at_input = rows.new_zeros(len(rows), pieces.sizes[0])
-    if rows_in is not None:
-        at_input = at_input + rows_in
+    at_input = pending[0] if 0 in pending else rows.new_zeros(len(rows), pieces.sizes[0])
+    at_input = at_input if rows_in is None else at_input + rows_in
     exact = at_input.to(const.dtype)
     lower = const + exact @ region.centre[0].to(const.dtype) - exact.abs() @ region.radius[0].to(const.dtype)
     return BackwardPass(lower if slack is None else lower - slack.total(at_input), at_input, rows_at, lines)
@@ -153,7 +151,6 @@ class _Slack:
             self.sum += gamma(2 * sum(self.pieces.sizes) + self.steps, UNIT) * fixed[:, 1]
 
     def linear(self, at: int, rows: Tensor) -> None:
-        """Count a linear step whose output has these rows."""
         pieces = self.pieces
         mass = pieces.mass(at, [self.region.largest(s) for s in sources_of(pieces.net.steps[at])])
         counted = gamma(pieces.terms(at) + pieces.joins[at] + 4, pieces.unit) + self._constant(at)
@@ -165,7 +162,6 @@ class _Slack:
         return gamma(self.pieces.sizes[at] + self.steps + MERGED, UNIT)
 
     def activation(self, at: int, step: Activation, rows: Tensor, lines: Lines, more: Tensor | None) -> None:
-        """Count an activation whose output has these rows, and the betas added before it."""
         z, bend = self.region.largest(step.source)[0], self.region.bends[at]
         part = rows[:, bend.index].abs()
         size = part * torch.maximum(lines.ls.abs(), lines.us.abs())
@@ -183,13 +179,10 @@ class _Slack:
             self.sum += (rows.abs() @ error).double()
 
     def product(self, at: int, step: Product, rows: Tensor, planes: Any) -> None:
-        """Count a product of two steps whose output has these rows."""
         a, b = (self.region.largest(s) for s in (step.left, step.right))
         size = rows.abs()
-        of_a, of_b, rest = (
-            torch.maximum(low.abs(), high.abs())
-            for low, high in ((planes.la, planes.ua), (planes.lb, planes.ub), (planes.lo, planes.uo))
-        )
+        ends = ((planes.la, planes.ua), (planes.lb, planes.ub), (planes.lo, planes.uo))
+        of_a, of_b, rest = (torch.maximum(low.abs(), high.abs()) for low, high in ends)
         counted = gamma(5 + self.pieces.joins[at], self.pieces.unit)
         self.sum += counted * (size * (of_a * a + of_b * b)).sum(1).double()
         self.sum += step_error(self.pieces.net, step) * (size * a * b).sum(1).double()
@@ -225,9 +218,7 @@ class RelaxedValues:
 def forward(region: Region, top: int, traced: BackwardPass, point: Tensor) -> RelaxedValues:
     """Values of the relaxed net at points (q, n), with the lines of a backward pass."""
     pieces = region.pieces
-    values: dict[int, Tensor] = {0: point}
-    before: dict[int, Tensor] = {}
-    after: dict[int, Tensor] = {}
+    values, before, after = {0: point}, dict[int, Tensor](), dict[int, Tensor]()
     for at in range(1, top + 1):
         step = pieces.net.steps[at]
         if any(source not in values for source in sources_of(step)):
@@ -253,18 +244,10 @@ def forward(region: Region, top: int, traced: BackwardPass, point: Tensor) -> Re
 
 def evaluate(pieces: LinearSteps, points: Tensor) -> Tensor:
     """The net's outputs (q, k) at points (q, n)."""
-    values: dict[int, Tensor] = {0: points}
-    for at, step in enumerate(pieces.net.steps):
-        if isinstance(step, FreeInputs):
-            continue
-        inputs = [values[source] for source in sources_of(step)]
+
+    def apply(at: int, step: Step, inputs: list[Tensor]) -> Tensor:
         if isinstance(step, Product):
-            values[at] = inputs[0] * inputs[1]
-        else:
-            values[at] = (
-                curve(step, inputs[0]) if isinstance(step, Activation) else pieces.forward(at, inputs)
-            )
-        for source in sources_of(step):
-            if pieces.readers[source] <= at:
-                values.pop(source, None)
-    return values[len(pieces.net.steps) - 1]
+            return inputs[0] * inputs[1]
+        return curve(step, inputs[0]) if isinstance(step, Activation) else pieces.forward(at, inputs)
+
+    return ir.forward(pieces.net, points, apply)

@@ -19,10 +19,7 @@ Tensor = Any
 
 
 class LinearSteps:
-    """The linear steps of a net as torch operations in one precision.
-
-    `alive` is called before each step; it may raise to end a pass over a large net.
-    """
+    """The linear steps of a net in torch; `alive` is called before each and may raise to end a pass."""
 
     def __init__(self, net: Net, dtype: torch.dtype, alive: Callable[[], None] = lambda: None) -> None:
         self.net, self.dtype, self.alive = net, dtype, alive
@@ -61,11 +58,9 @@ class LinearSteps:
 
     def mass(self, at: int, largest: list[Tensor], bias: bool = True) -> Tensor:
         """The sum |w| |v| + |b| per output (q, n), for sources at most `largest` (q, n) in magnitude."""
-        const = self._constants[at]
-        if isinstance(self.net.steps[at], Selection):
-            const = const[0], None if const[1] is None else const[1].abs()
-        else:
-            const = tuple(abs(value) for value in const)
+        first, *others = self._constants[at]
+        first = first if isinstance(self.net.steps[at], Selection) else abs(first)  # an index stays
+        const = (first, *(None if value is None else abs(value) for value in others))
         return self._apply(at, const, largest, bias)
 
     def _apply(self, at: int, const: tuple[Tensor, ...], values: list[Tensor], bias: bool) -> Tensor:
@@ -139,9 +134,8 @@ class LinearSteps:
         top, left = step.pads[:2]
         image = rows.reshape(len(rows), *step.shape)
         if phases is None:
-            out = torch.nn.functional.conv_transpose2d(
-                image, weight, None, step.stride, 0, 0, step.groups, step.dilation
-            )
+            options = (step.stride, 0, 0, step.groups, step.dilation)
+            out = torch.nn.functional.conv_transpose2d(image, weight, None, *options)
             return _cut(out, top, left, height, width).reshape(len(rows), -1)
         out = torch.nn.functional.conv2d(image, phases, None, 1, (phases.shape[2] - 1, phases.shape[3] - 1))
         stride = step.stride[0]

@@ -76,7 +76,6 @@ def bounds(
 
 
 def _set_bounds(region: Region, at: int, computed: tuple[Tensor, Tensor], earlier: Region | None) -> None:
-    """Set the bounds of a step, intersected with the earlier ones."""
     region.lower[at], region.upper[at] = computed
     if earlier is not None:
         region.lower[at] = torch.maximum(region.lower[at], earlier.lower[at])
@@ -84,7 +83,6 @@ def _set_bounds(region: Region, at: int, computed: tuple[Tensor, Tensor], earlie
 
 
 def _evaluated(net: Net, step: Activation | Product, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """The range of a curve or a product with the error of evaluating it."""
     if not net.roundoff:
         return ends
     if isinstance(step, Activation):
@@ -156,9 +154,8 @@ def _tightest(region: Region, source: int, index: Tensor, sign: float, hinge: bo
         queries = Queries(source, rows, theta)
         goal = 0.0 if hinge else float("inf")
         if effort.iterations and not effort.stop():
-            queries = tune(
-                region, queries, effort.iterations, 0.3, effort.decay, goal=goal, stop=effort.stop
-            )[1]
+            turns, decay = effort.iterations, effort.decay
+            queries = tune(region, queries, turns, 0.3, decay, goal=goal, stop=effort.stop)[1]
         if effort.finish is None:
             lower.append(bound(region, queries, careful=True).lower)
         else:

@@ -17,7 +17,6 @@ CONCAVE = ("sqrt", "log")
 CONVEX = ("square", "exp", "reciprocal", "elu", "softplus")  # 1/x is concave below zero
 SHAPED = ("sigmoid", "tanh", "erf")  # convex, then concave, turned about their middle
 
-
 _PLAIN: Mapping[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
@@ -76,11 +75,8 @@ def derivative(step: Activation, z: Tensor) -> Tensor:
 
 def second(step: Activation, z: Tensor) -> Tensor:
     """How the curve's slope changes; for tuning, so rounding does not matter."""
-    if (
-        step.curve == "elu"
-    ):  # at a kink the slope jumps; a small value everywhere lets tuning move the point there
-        return step.slope * torch.exp(-z.abs()) + 0.01
-    return _BENDS[step.curve](z)
+    # An elu's slope jumps at the kink; a small value lets tuning move the point there.
+    return step.slope * torch.exp(-z.abs()) + 0.01 if step.curve == "elu" else _BENDS[step.curve](z)
 
 
 def least(slope: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,7 +127,7 @@ def span(step: Activation, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor
             pole = (lower <= 0) & (upper >= 0)
             low, high = low.masked_fill(pole, -torch.inf), high.masked_fill(pole, torch.inf)
     pad = 8 * torch.finfo(lower.dtype).eps
-    if step.curve in ("sigmoid", "tanh", "erf"):
+    if step.curve in SHAPED:
         return low - pad, high + pad
     # Values with several roundings of different magnitudes get a margin of a few of them.
     low, high = low - pad * low.abs() - TINY, high + pad * high.abs() + TINY
@@ -172,8 +168,7 @@ class Planes:
 
     def pick(self, index: Tensor) -> Planes:
         """Those of some of the queries."""
-        parts = (self.la, self.lb, self.lo, self.ua, self.ub, self.uo)
-        return Planes(*(part if len(part) == 1 else part[index] for part in parts))
+        return Planes(*(part if len(part) == 1 else part[index] for part in vars(self).values()))
 
     def at(self, rows: Tensor, a: Tensor, b: Tensor) -> Tensor:
         """The value (q, n) of the plane each product uses: the lower one where its row is positive."""
@@ -181,7 +176,35 @@ class Planes:
         return torch.where(rows >= 0, low, self.ua * a + self.ub * b + self.uo)
 
 
-class ProductRelaxation:
+class Relaxation:
+    """The bounds (1, n) before a step, and lines around the step between them.
+
+    `index` are the neurons whose lines have parameters, by default all; others have the slope `base` (1, n).
+    """
+
+    def __init__(self, step: Any, lower: Tensor, upper: Tensor) -> None:
+        self.step, self.lower, self.upper = step, lower, upper
+        self.index = torch.arange(lower.shape[1])
+        self.base = torch.zeros_like(lower)
+
+    def start(self, queries: int) -> Tensor:
+        """The parameters at first: none."""
+        return self.lower.new_zeros(queries, 0)
+
+    def lines(self, theta: Tensor, split: Tensor | None = None) -> Any:
+        """The lines or planes for parameters theta (q, ...); `split` are assumptions of each query."""
+        raise NotImplementedError
+
+    def slope(self, theta: Tensor, rows: Tensor, z: Tensor, split: Tensor | None = None) -> Tensor:
+        """How the bound changes with theta: rows (q, m) of the output, z (q, m) of the relaxed point."""
+        return theta
+
+    def keep(self, theta: Tensor, split: Tensor | None = None) -> Tensor:
+        """Theta projected to valid values."""
+        return theta
+
+
+class ProductRelaxation(Relaxation):
     """A product of two steps: theta (q, 2, n) mixes two planes below and two above (McCormick 1976).
 
     For la <= a <= ua and lb <= b <= ub the products (a - la)(b - lb), (ua - a)(ub - b), (ua - a)(b - lb) and
@@ -189,10 +212,8 @@ class ProductRelaxation:
     """
 
     def __init__(self, step: Product, left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor]) -> None:
-        self.step, self.left, self.right = step, left, right
-        self.lower, self.upper = left  # the same fields as other relaxations
-        self.index = torch.arange(left[0].shape[1])
-        self.base = torch.zeros_like(left[0])
+        super().__init__(step, *left)
+        self.left, self.right = left, right
         size = [torch.maximum(low.abs(), high.abs()) for low, high in (left, right)]
         self.pad = 16 * torch.finfo(left[0].dtype).eps * size[0] * size[1]
 

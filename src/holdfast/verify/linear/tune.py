@@ -62,14 +62,9 @@ class Queries:
         parts = self.parts
         if parts is None:
             return self
+        rows, offset = (mix[:, :, None] * parts.rows).sum(1), (mix * parts.offset).sum(1)
         rows_in = None if parts.rows_in is None else (mix[:, :, None] * parts.rows_in).sum(1)
-        return replace(
-            self,
-            mix=mix,
-            rows=(mix[:, :, None] * parts.rows).sum(1),
-            offset=(mix * parts.offset).sum(1),
-            rows_in=rows_in,
-        )
+        return replace(self, mix=mix, rows=rows, offset=offset, rows_in=rows_in)
 
 
 def _pick_rows(value: Any, index: Tensor) -> Any:
@@ -124,10 +119,8 @@ def _extra(queries: Queries) -> dict[int, Tensor] | None:
     """The betas as rows (q, m) of the pre-activations: -beta where z >= 0 is assumed, else +beta."""
     if queries.beta is None or queries.split is None:
         return None
-    return {
-        at: beta[:, 1] - beta[:, 0] if beta.dim() == 3 else -beta * queries.split[at]
-        for at, beta in queries.beta.items()
-    }
+    split, betas = queries.split, queries.beta.items()
+    return {at: b[:, 1] - b[:, 0] if b.dim() == 3 else -b * split[at] for at, b in betas}
 
 
 def _fixed(queries: Queries) -> Tensor | None:
@@ -174,10 +167,7 @@ def tune(
     goal: float = 0.0,
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Tensor, Queries]:
-    """The best bounds (q,) found and the queries with the parameters that gave them.
-
-    A query whose bound exceeds `goal` is not tuned further.
-    """
+    """The best bounds (q,) and the queries that gave them; one whose bound exceeds `goal` is finished."""
     best = torch.full((len(queries),), -torch.inf, dtype=region.pieces.dtype)
     best_queries = replace(
         queries,
@@ -191,12 +181,10 @@ def tune(
         better = traced.lower > best[open_]
         index = open_[better]
         best[index] = traced.lower[better]
-        for parameters, values in (
-            (best_queries.theta, now.theta),
-            (best_queries.beta or {}, now.beta or {}),
-        ):
+        pairs = ((best_queries.theta, now.theta), (best_queries.beta or {}, now.beta or {}))
+        for best_values, values in pairs:
             for at, value in values.items():
-                parameters[at][index] = value[better]
+                best_values[at][index] = value[better]
         if best_queries.mix is not None and now.mix is not None:
             best_queries.mix[index] = now.mix[better]
         going = traced.lower <= goal
@@ -246,6 +234,4 @@ def _climb(
 
 def _outside(split: Tensor, z: Tensor) -> Tensor:
     """Violation of the assumed signs by z (q, m), which is the derivative of the bound by the betas."""
-    if split.dim() == 2:
-        return -z * split
-    return torch.stack([split[:, 0] - z, z - split[:, 1]], 1)
+    return -z * split if split.dim() == 2 else torch.stack([split[:, 0] - z, z - split[:, 1]], 1)

@@ -11,18 +11,8 @@ from math import prod
 
 import numpy as np
 
-from holdfast.graph.ir import (
-    Activation,
-    Array,
-    Conv,
-    Dense,
-    Net,
-    ScaleShift,
-    Selection,
-    Step,
-    WeightedSum,
-    step_values,
-)
+from holdfast.graph import ir
+from holdfast.graph.ir import Activation, Array, Conv, Dense, Net, ScaleShift, Selection, Step, WeightedSum
 
 NEURONS = 4096  # in all
 INPUTS = 64
@@ -106,9 +96,7 @@ def summed(step: WeightedSum, parts: Sequence[AffineLayer], width: int) -> Affin
         size = size + abs(factor) * _wide(part.size, width)
         bias_size = bias_size + abs(factor) * part.bias_size
     terms = max(part.terms for part in parts) + len(parts) + 2
-    return AffineLayer(
-        weight=weight, bias=bias, size=size, bias_size=bias_size, slope=np.ones(len(bias)), terms=terms
-    )
+    return AffineLayer(weight, bias, size, bias_size, np.ones(len(bias)), terms)
 
 
 def scaled(step: ScaleShift, layer: AffineLayer) -> AffineLayer:
@@ -144,10 +132,7 @@ class LayerStack:
 
 
 def layers_of(net: Net, inputs: bool = False) -> LayerStack | None:
-    """The net as dense layers; None if it has other steps or too many neurons.
-
-    With `inputs` the inputs are carried along, for rows that constrain inputs and outputs.
-    """
+    """The net as dense layers, `inputs` carried along if rows name them; None if unsupported or too large."""
     sizes = [prod(step.shape) for step in net.steps]
     neurons = sum(size for size, step in zip(sizes, net.steps, strict=True) if isinstance(step, Activation))
     if net.inputs > INPUTS or neurons > NEURONS or max(sizes) ** 2 > 64 * WEIGHTS:
@@ -178,7 +163,6 @@ class _LayerBuilder:
     carried: dict[tuple[int, int], AffineLayer] = field(default_factory=dict)
 
     def width(self, level: int) -> int:
-        """How many neurons a level has so far."""
         return self.net.inputs if level == 0 else sum(len(part.bias) for part in self.groups[level - 1])
 
     def above(self, layer: AffineLayer, level: int, slope: float) -> AffineLayer:
@@ -222,6 +206,6 @@ class _LayerBuilder:
         if isinstance(step, Dense):
             return layer.then(step.weight, step.bias), level
         alone = replace(step, bias=np.zeros_like(step.bias))
-        matrix = step_values(alone, [np.eye(len(layer.bias))], self.net).T
+        matrix = ir.step_values(alone, [np.eye(len(layer.bias))], self.net).T
         bias = np.repeat(step.bias, prod(step.shape[1:]))
         return layer.then(np.ascontiguousarray(matrix), bias), level

@@ -14,27 +14,10 @@ import numpy as np
 
 from holdfast.core.extras import check
 from holdfast.graph.ir import Array
-from holdfast.verify.lowdim.layers import AffineLayer, LayerStack, layers_of, picked
-from holdfast.verify.lowdim.tables import (
-    FOUND,
-    FULL,
-    LEAF,
-    STATE,
-    BoxStack,
-    LayerTable,
-    LinearProgram,
-    Workspace,
-    allocate,
-)
-from holdfast.verify.problem import (
-    Case,
-    Deadline,
-    DType,
-    EngineResult,
-    VerificationProblem,
-    narrowest,
-    same_box,
-)
+from holdfast.verify.lowdim import tables
+from holdfast.verify.lowdim.layers import LayerStack, layers_of, picked
+from holdfast.verify.lowdim.tables import STATE, BoxStack, LayerTable, LinearProgram, Workspace, allocate
+from holdfast.verify.problem import Case, Deadline, EngineResult, VerificationProblem, narrowest, same_box
 from holdfast.verify.rounding import EXTRA, MERGED, SURE, UNIT, gamma
 
 ENGINE = "boxes"
@@ -79,7 +62,6 @@ class _Search:
         self.margin, self.visited, self.parked = np.inf, 0, 0
 
     def run(self, cases: Sequence[Case]) -> EngineResult:
-        """The result for all cases."""
         for numbers in same_box(cases):
             group = [cases[number] for number in numbers]
             for case in group:
@@ -103,16 +85,13 @@ class _Search:
         if not cases:
             return None
         net, target = table_of(self.layers, cases), _target(self.layers, cases)
-        jobs, seed = max(1, self.clock.budget.jobs), self.clock.budget.seed
-        kind = self.problem.dtype
-        walkers = [BoxWalker(net, cases, target, seed, kind)]
+        jobs, seed, kind = max(1, self.clock.budget.jobs), self.clock.budget.seed, self.problem.dtype
+        walkers, climbs = [BoxWalker(net, cases, target, seed, kind)], CLIMBS
         walkers[0].put_box(cases[0])
-        climbs = CLIMBS
         while any(walker.open for walker in walkers):
             if self.clock.left <= 0:
-                return EngineResult(
-                    "timeout", ENGINE, note=f"{self.visited + sum(w.visited for w in walkers):,} boxes"
-                )
+                visited = self.visited + sum(walker.visited for walker in walkers)
+                return EngineResult("timeout", ENGINE, note=f"{visited:,} boxes")
             busy = [walker for walker in walkers if walker.open]
             codes = self.pool.map(partial(BoxWalker.walk, climbs=climbs), busy)
             for walker, code in zip(busy, codes, strict=True):
@@ -134,12 +113,12 @@ class _Search:
 
     def check_pause(self, walker: BoxWalker, code: int) -> EngineResult | None:
         """The result if the walker paused at a counterexample or has too many undecided boxes, else None."""
-        if code not in (FOUND, LEAF):
+        if code not in (tables.FOUND, tables.LEAF):
             return None
         point: Array = walker.stack.point.copy()
         if self.problem.violates(point[None])[0]:
             return EngineResult("violated", ENGINE, point, note=f"{self.visited + walker.visited:,} boxes")
-        if code == FOUND:
+        if code == tables.FOUND:
             # Pause again only at a point with a larger violation.
             state = walker.state
             state.goal = min(state.goal, 2.0 * state.best - 1e-9)
@@ -205,10 +184,7 @@ def table_of(layers: LayerStack, cases: Sequence[Case]) -> LayerTable:
     bound = np.concatenate([case.bound for case in cases])
     ties = [np.zeros((len(c.bound), len(c.lower))) if c.inputs is None else c.inputs for c in cases]
     tied = any(case.inputs is not None for case in cases)
-    parts: list[AffineLayer] = [
-        *layers.hidden,
-        layers.rows(rows, np.concatenate(ties) if tied else None, bound),
-    ]
+    parts = [*layers.hidden, layers.rows(rows, np.concatenate(ties) if tied else None, bound)]
     sizes = [parts[0].weight.shape[1], *(len(part.bias) for part in parts)]
     unit = [
         2.0 * UNIT * (max(part.weight.shape) + part.terms + MERGED + 8)
@@ -239,7 +215,7 @@ class BoxWalker:
         cases: Sequence[Case],
         target: float = SURE,
         seed: int = 0,
-        dtype: DType = np.float32,
+        dtype: np.dtype[Any] | type = np.float32,
     ) -> None:
         """An empty stack for cases of one box; witnesses are of the input's type."""
         inputs, hidden, neurons = int(net.sizes[0]), int(net.first[-2]), len(net.bias)
@@ -285,8 +261,8 @@ class BoxWalker:
 
     def deepen(self) -> None:
         """Double the capacity of the stack."""
-        open_ = {name: getattr(self.stack, name) for name in _OPEN}
-        larger = {name: np.concatenate([block, np.zeros_like(block)]) for name, block in open_.items()}
+        blocks = {name: getattr(self.stack, name) for name in _OPEN}
+        larger = {name: np.concatenate([block, np.zeros_like(block)]) for name, block in blocks.items()}
         self.stack = self.stack._replace(**larger)
 
     def walk(self, climbs: int) -> int:
@@ -295,7 +271,7 @@ class BoxWalker:
         state.most, state.climbs = self.boxes, climbs
         state.worst = state.best = np.inf
         began, before = time.monotonic(), self.visited
-        while (code := kernel()(*self.arrays)) == FULL:
+        while (code := kernel()(*self.arrays)) == tables.FULL:
             self.deepen()
             state.climbs = 0
         took = time.monotonic() - began

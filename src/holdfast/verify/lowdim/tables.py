@@ -84,9 +84,7 @@ class LinearProgram(NamedTuple):
     value: Rows  # of the basic variables
     weight: Rows  # the multipliers found
     rank: Rows  # of a cut; or a row's value in a climb
-    basic: Annotated[
-        Integers, "q", "rows"
-    ]  # the basic variable: -1 for t, symbols 0.., slacks from `symbols`
+    basic: Annotated[Integers, "q", "rows"]  # the basic variable: -1 for t, then symbols, then slacks
     place: Columns  # where a nonbasic variable stands
     cost: Columns
     ratio: Columns

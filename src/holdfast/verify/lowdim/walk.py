@@ -247,10 +247,7 @@ def any_open(net: LayerTable, space: Workspace) -> bool:
 
 @part
 def step(net: LayerTable, space: Workspace, lp: LinearProgram, stack: BoxStack, state: State) -> int:
-    """Process the top box, then drop or split it; return MORE, FOUND or LEAF.
-
-    A LEAF was dropped undecided, with a point that is nearly a counterexample.
-    """
+    """Drop or split the top box; return MORE, FOUND, or LEAF for one dropped undecided, nearly unsafe."""
     top = state.top
     kind = forward(net, space, stack.lower[top], stack.upper[top], stack.phase[top])
     if kind == EMPTY:

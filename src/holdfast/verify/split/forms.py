@@ -13,17 +13,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import pi
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from holdfast.core.errors import ModelError
-from holdfast.graph.ir import Activation, FreeInputs, Net, Product, WeightedSum, sources_of
+from holdfast.graph import ir
+from holdfast.graph.ir import Activation, Net, Product, Step, WeightedSum
 from holdfast.verify.linear.pieces import LinearSteps
 from holdfast.verify.linear.shapes import CONCAVE, CONVEX, SHAPED, curve, derivative, span
 from holdfast.verify.rounding import MERGED, UNIT, curve_error, step_error
 
 Tensor = Any
+Bounds: TypeAlias = tuple[Tensor, Tensor]
 EPS = 2.0**-52
 WIDE = 1e-9  # a narrower interval has no chord worth its rounding
 PARTIAL = ("reciprocal", "log", "sqrt")
@@ -220,38 +222,38 @@ def start(lower: Tensor, upper: Tensor) -> AffineForm:
     return AffineForm(centre, slopes, radius, none, *_ends(centre, radius, UNIT))
 
 
-def _ends(middle: Tensor, reach: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+def _ends(middle: Tensor, reach: Tensor, unit: float) -> Bounds:
     pad = 4 * unit * (middle.abs() + reach)
     return middle - reach - pad, middle + reach + pad
 
 
+def _within(bounds: Bounds, others: Bounds) -> Bounds:
+    return torch.maximum(bounds[0], others[0]), torch.minimum(bounds[1], others[1])
+
+
 def forward(machine: FormBounds, inputs: AffineForm) -> ForwardPass:
     """The forms of all steps for the forms of the inputs."""
-    forms: dict[int, AffineForm] = {}
     bands: dict[int, Band] = {}
     times: dict[int, ProductForm] = {}
     sources: dict[int, AffineForm] = {}
-    mass: dict[int, Tensor] = {}
-    for at, step in enumerate(machine.net.steps):
-        if isinstance(step, FreeInputs):
-            forms[at] = inputs
-            mass[at] = inputs.size
-        elif isinstance(step, Activation):
-            sources[at] = forms[step.source]
-            bands[at] = bound_band = band(step, sources[at].lower, sources[at].upper)
-            ends = span(step, sources[at].lower, sources[at].upper)
+    mass: dict[int, Tensor] = {0: inputs.size}
+
+    def apply(at: int, step: Step, forms: list[AffineForm]) -> AffineForm:
+        first = forms[0]
+        if isinstance(step, Activation):
+            sources[at], bands[at] = first, band(step, first.lower, first.upper)
+            ends = span(step, first.lower, first.upper)
             mass[at] = curve_error(machine.net, step, torch.maximum(ends[0].abs(), ends[1].abs()))
             low, high = (curve_error(machine.net, step, end.abs()) for end in ends)
-            forms[at] = _activate((ends[0] - low, ends[1] + high), sources[at], bound_band, mass[at])
-        elif isinstance(step, Product):
-            forms[at], times[at] = _multiplied(forms[step.left], forms[step.right], machine.step_error(at))
-            sources[at], mass[at] = forms[step.left], forms[step.left].size * forms[step.right].size
+            return _activate((ends[0] - low, ends[1] + high), first, bands[at], mass[at])
+        if isinstance(step, Product):
+            form, times[at] = _multiplied(first, forms[1], machine.step_error(at))
+            sources[at], mass[at] = first, first.size * forms[1].size
         else:
-            forms[at], mass[at] = _map_linear(machine, at, [forms[s] for s in sources_of(step)])
-        for source in set(sources_of(step)):
-            if machine.pieces.readers[source] == at:
-                del forms[source]
-    return ForwardPass(forms[len(machine.net.steps) - 1], bands, times, sources, mass)
+            form, mass[at] = _map_linear(machine, at, forms)
+        return form
+
+    return ForwardPass(ir.forward(machine.net, inputs, apply), bands, times, sources, mass)
 
 
 def _map_linear(machine: FormBounds, at: int, sources: list[AffineForm]) -> tuple[AffineForm, Tensor]:
@@ -265,16 +267,13 @@ def _map_linear(machine: FormBounds, at: int, sources: list[AffineForm]) -> tupl
     unit = machine.unit(at)
     off = carried * (1 + unit) + (unit + machine.step_error(at)) * mass
     spread = _spread(slopes)
-    lower, upper = _ends(middle, spread + off, unit)
+    bounds = _ends(middle, spread + off, unit)
     if machine.partial:
-        low, high = _independent_bounds(machine, at, sources, unit + machine.step_error(at))
-        lower, upper = torch.maximum(lower, low), torch.minimum(upper, high)
-    return AffineForm(middle=middle, slopes=slopes, spread=spread, off=off, lower=lower, upper=upper), mass
+        bounds = _within(bounds, _independent_bounds(machine, at, sources, unit + machine.step_error(at)))
+    return AffineForm(middle, slopes, spread, off, *bounds), mass
 
 
-def _independent_bounds(
-    machine: FormBounds, at: int, sources: list[AffineForm], unit: float
-) -> tuple[Tensor, Tensor]:
+def _independent_bounds(machine: FormBounds, at: int, sources: list[AffineForm], unit: float) -> Bounds:
     """Interval bounds of a linear step: unlike the form, they keep a sum of exps positive."""
     middles = [(form.lower + form.upper) / 2 for form in sources]
     radii = [torch.maximum(f.upper - m, m - f.lower) for f, m in zip(sources, middles, strict=True)]
@@ -290,24 +289,15 @@ def _spread(slopes: Tensor) -> Tensor:
     return torch.linalg.vector_norm(slopes, ord=1, dim=1) * (1 + 4 * slopes.shape[1] * UNIT)
 
 
-def _activate(ends: tuple[Tensor, Tensor], source: AffineForm, line_band: Band, error: Tensor) -> AffineForm:
-    """A curve's form: the line in the middle of the band, up to the `error` (b, n) of evaluating the curve.
-
-    Its values are also between the `ends`.
-    """
-    unit = 16 * UNIT
-    middle = line_band.slope * source.middle + (line_band.low + line_band.high) / 2
-    slopes = source.slopes * line_band.slope[:, None]
-    room = line_band.slope.abs() * source.size + line_band.low.abs() + line_band.high.abs()
-    off = (
-        line_band.slope.abs() * source.off * (1 + unit) + line_band.gap / 2 * (1 + unit) + unit * room + error
-    )
-    spread = line_band.slope.abs() * source.spread * (1 + unit)
-    low, high = _ends(middle, spread + off, unit)
-    least, most = ends
-    return AffineForm(
-        middle, slopes, spread, off=off, lower=torch.maximum(low, least), upper=torch.minimum(high, most)
-    )
+def _activate(ends: Bounds, source: AffineForm, line: Band, error: Tensor) -> AffineForm:
+    """A curve's form: the middle of the band, up to the curve's own `error` (b, n), and within the `ends`."""
+    unit, steepness = 16 * UNIT, line.slope.abs()
+    middle = line.slope * source.middle + (line.low + line.high) / 2
+    slopes = source.slopes * line.slope[:, None]
+    room = steepness * source.size + line.low.abs() + line.high.abs()
+    off = steepness * source.off * (1 + unit) + line.gap / 2 * (1 + unit) + unit * room + error
+    spread = steepness * source.spread * (1 + unit)
+    return AffineForm(middle, slopes, spread, off, *_within(ends, _ends(middle, spread + off, unit)))
 
 
 def _multiplied(left: AffineForm, right: AffineForm, error: float) -> tuple[AffineForm, ProductForm]:
@@ -321,11 +311,8 @@ def _multiplied(left: AffineForm, right: AffineForm, error: float) -> tuple[Affi
     off = (other.abs() * left.off + own.abs() * right.off) * (1 + unit) + rest + unit * room
     off = off + error * left.size * right.size
     spread = _spread(slopes)
-    low, high = _ends(middle, spread + off, unit)
     corners = torch.stack([a * b for a in (left.lower, left.upper) for b in (right.lower, right.upper)])
     least, most = corners.amin(0), corners.amax(0)
-    least, most = least - (unit + error) * least.abs(), most + (unit + error) * most.abs()
-    form = AffineForm(
-        middle, slopes, spread, off=off, lower=torch.maximum(low, least), upper=torch.minimum(high, most)
-    )
-    return form, ProductForm(own, other, rest)
+    ends = least - (unit + error) * least.abs(), most + (unit + error) * most.abs()
+    bounds = _within(ends, _ends(middle, spread + off, unit))
+    return AffineForm(middle, slopes, spread, off, *bounds), ProductForm(own, other, rest)

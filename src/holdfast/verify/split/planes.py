@@ -24,10 +24,7 @@ TURNS = 24  # of the weights of a conjunction
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """Row >= base + slopes t for all t in [-1, 1]: (q,) and (q, d).
-
-    `loss` (b, d) is the relaxation loss of all rows of a box, attributed to its inputs.
-    """
+    """Row >= base + slopes t for t in [-1, 1], (q,), (q, d); `loss` (b, d) of all lines, by input."""
 
     base: Tensor
     slopes: Tensor
@@ -39,8 +36,7 @@ def along(inputs: AffineForm, output: AffineForm, box: Tensor, rows: Tensor, ove
     unit = 8 * (rows.shape[1] + over.shape[1] + 8) * UNIT
     base = (rows * output.middle[box]).sum(1) - (rows.abs() * output.off[box]).sum(1) * (1 + unit)
     base = base - unit * (rows.abs() * output.size[box]).sum(1)
-    slopes = torch.einsum("qk,qdk->qd", rows, output.slopes[box])
-    return _tied(inputs, box, over, base, slopes)
+    return _tied(inputs, box, over, base, torch.einsum("qk,qdk->qd", rows, output.slopes[box]))
 
 
 def between(inputs: AffineForm, output: AffineForm, box: Tensor, rows: Tensor, over: Tensor) -> Plane:
@@ -105,7 +101,6 @@ class _BackwardPass:
         return list(zip(sources_of(step), pieces.backward(at, rows), strict=True))
 
     def curve(self, at: int, rows: Tensor, band: Band) -> Tensor:
-        """The rows before a curve."""
         box, slope = self.box, band.slope[self.box]
         positive = rows.clamp(min=0)
         negative = rows - positive
@@ -124,7 +119,6 @@ class _BackwardPass:
         return positive * under + negative * above
 
     def product(self, at: int, step: Product, rows: Tensor) -> list[tuple[int, Tensor]]:
-        """The rows before a product of two steps."""
         form = self.passed.times[at]
         own, other, rest = (value[self.box] for value in (form.own, form.other, form.rest))
         self.const -= (rows * own * other + rows.abs() * rest).sum(1)

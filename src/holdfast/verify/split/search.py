@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from holdfast.verify.split.forms import AffineForm, FormBounds, ForwardPass, for
 from holdfast.verify.split.planes import CaseBounds, CaseRows, Plane, along, backward, between, mixed, stacked
 
 Tensor = Any
+Witness: TypeAlias = NDArray[Any] | None
 ENGINE = "input splitting"
 MOST_WORK = 1 << 29  # operations of one batch: well below a second
 MOST_ALONE = 1 << 32  # of one box
@@ -73,12 +74,8 @@ class BoxBatch:
 
 def joined(one: BoxBatch, other: BoxBatch) -> BoxBatch:
     """The boxes of both."""
-    return BoxBatch(
-        torch.cat([one.lower, other.lower]),
-        torch.cat([one.upper, other.upper]),
-        torch.cat([one.box, other.box + len(one)]),
-        torch.cat([one.case, other.case]),
-    )
+    box, case = torch.cat([one.box, other.box + len(one)]), torch.cat([one.case, other.case])
+    return BoxBatch(torch.cat([one.lower, other.lower]), torch.cat([one.upper, other.upper]), box, case)
 
 
 def clipped(boxes: BoxBatch, pairs: Tensor, base: Tensor, slopes: Tensor) -> BoxBatch:
@@ -108,9 +105,8 @@ def clipped(boxes: BoxBatch, pairs: Tensor, base: Tensor, slopes: Tensor) -> Box
     lower_clipped = torch.maximum(lower, centre + radius * least - room)
     upper_clipped = torch.minimum(upper, centre + radius * most + room)
     empty = lower_clipped > upper_clipped  # no point is met there: any box is valid
-    return BoxBatch(
-        torch.where(empty, centre, lower_clipped), torch.where(empty, centre, upper_clipped), number, case
-    )
+    lower, upper = (torch.where(empty, centre, end) for end in (lower_clipped, upper_clipped))
+    return BoxBatch(lower, upper, number, case)
 
 
 def halved(boxes: BoxBatch, score: Tensor, lowest: Tensor, floor: Tensor, times: int) -> BoxBatch:
@@ -200,7 +196,6 @@ class _Search:
         self.near = NEAR * (1 + float(bound[bound.isfinite()].max()))
 
     def run(self) -> EngineResult:
-        """The result once no box is open or the deadline has passed."""
         stack = [BoxBatch.of(self.cases)]
         while stack:
             batch = stack.pop()
@@ -230,7 +225,7 @@ class _Search:
         margin = self.margin if math.isfinite(self.margin) else None
         return EngineResult("holds", ENGINE, margin=margin, note=f"{self.visited:,} boxes")
 
-    def step(self, batch: BoxBatch, waiting: int) -> tuple[NDArray[Any] | None, BoxBatch]:
+    def step(self, batch: BoxBatch, waiting: int) -> tuple[Witness, BoxBatch]:
         """A witness, if one is found, and the halves of the open boxes."""
         self.visited += len(batch)
         inputs = start(batch.lower, batch.upper)
@@ -293,16 +288,13 @@ class _Search:
         size = torch.cat([passed.output.size, inputs.size], 1)[box]
         rows, over, bound, doubt = self.goals.blend(case, weight, size)
         back = backward(self.machine, inputs, passed, box, rows, over)
-        tight = Plane(back.base - doubt, back.slopes, back.loss)
-        base, slopes = stacked([tight], bound[:, None])
+        base, slopes = stacked([Plane(back.base - doubt, back.slopes, back.loss)], bound[:, None])
         base, slopes = torch.cat([pairs.base, base], 1), torch.cat([pairs.slopes, slopes], 1)
         alone = mixed(base[:, -1:], slopes[:, -1:])
         better = alone.lower > pairs.mix.lower
-        mix = CaseBounds(
-            torch.where(better, alone.lower, pairs.mix.lower),
-            pairs.mix.weight,
-            torch.where(better[:, None], alone.slopes, pairs.mix.slopes),
-        )
+        lower = torch.where(better, alone.lower, pairs.mix.lower)
+        tilt = torch.where(better[:, None], alone.slopes, pairs.mix.slopes)
+        mix = CaseBounds(lower, pairs.mix.weight, tilt)
         open_ = self.open_pairs(mix.lower, sure)
         return OpenPairs(pairs.pair[open_], mix.pick(open_), base[open_], slopes[open_], back.loss)
 
@@ -319,9 +311,7 @@ class _Search:
             self.margin = min(self.margin, float(lower[done].min()))
         return (~done).nonzero().reshape(-1)
 
-    def find_witness(
-        self, inputs: AffineForm, box: Tensor, case: Tensor, mix: CaseBounds
-    ) -> NDArray[Any] | None:
+    def find_witness(self, inputs: AffineForm, box: Tensor, case: Tensor, mix: CaseBounds) -> Witness:
         """A replayed witness among the middles of boxes and the corners where their bounds are least."""
         radius = inputs.slopes.diagonal(dim1=1, dim2=2)[box]
         middle = inputs.middle[box]
@@ -342,7 +332,6 @@ class _Search:
 
 
 def _batch(net: Net, rows: int, memory: int) -> int:
-    """Number of boxes per batch."""
     values = sum(prod(step.shape) for step in net.steps)
     room = memory // 8 // (8 * (2 * net.inputs + 8 + 4 * rows) * values)
     return max(1, min(MOST_WORK // _work(net, rows), room, MOST_BOXES))

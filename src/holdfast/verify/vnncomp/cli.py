@@ -61,9 +61,8 @@ def score(options: VnncompScoreOptions) -> int:
 
     if options.csv and options.markdown:
         raise InputError("expected --csv or --markdown, not both")
-    result = score_tables(
-        options.results, RULES[options.rules], options.votes, options.benchmarks, every=options.all
-    )
+    rules, votes, folders = RULES[options.rules], options.votes, options.benchmarks
+    result = score_tables(options.results, rules, votes, folders, every=options.all)
     if options.json:
         write_json(options.json, as_json(result))
     disagreements = disagreement_table(result)
@@ -101,7 +100,6 @@ def warm(_options: WarmOptions) -> int:
 
 
 def _tell(step: InstanceProgress) -> None:
-    """Print one line on standard error for a finished instance."""
     from holdfast.verify.vnncomp.instances import stem_of
 
     row = step.row

@@ -24,13 +24,13 @@ from holdfast.core.errors import HoldfastError, InputError
 from holdfast.core.model import existing_file
 from holdfast.core.processes import python
 from holdfast.engine.store import write_atomic
+from holdfast.verify.cli import EXIT_CODES
 from holdfast.verify.vnncomp.instances import Instance
 from holdfast.verify.vnncomp.results import STATUSES, Protocol, result_text
 
 if TYPE_CHECKING:
     from holdfast.core.property import Status
 
-EXIT_CODES: dict[Status, int] = {"holds": 0, "violated": 1, "error": 2, "unknown": 3, "timeout": 3}
 LATE = 2.0  # seconds after the limit until which an answer counts, for the start of the process
 GRACE = 10.0  # seconds after the limit at which a process that does not end is killed
 WORK = ".holdfast-vnncomp-"  # how the names of working folders begin
@@ -83,21 +83,18 @@ def begin(
     within: Path | None = None,
     jobs: int = 0,
 ) -> InstanceProcess:
-    """Start the command on an instance with a folder of its own, on these cores alone (all if none).
-
-    `jobs` is the number of threads of the verifier (0: one per core).
-    """
+    """Start the command on an instance, on these cores (all if none), with `jobs` threads (0: all cores)."""
     folder = tempfile.TemporaryDirectory(prefix=WORK, dir=within, ignore_cleanup_errors=True)
     inside = Path(folder.name)
-    files = {"--json": inside / "verdict.json", "--witness": inside / "witness.txt"}
     arguments = [instance.network_path, instance.spec_path, "--timeout", f"{instance.limit:g}"]
     arguments += ["--jobs", jobs] if jobs else []
+    arguments += ["--json", inside / "verdict.json", "--witness", inside / "witness.txt"]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), str(len(cores))) if cores else {}
     try:
         with (inside / "out").open("wb") as out, (inside / "err").open("wb") as err:
             began = time.monotonic()
             process = subprocess.Popen(
-                [*command, *map(str, arguments), *(str(word) for pair in files.items() for word in pair)],
+                [*command, *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -189,20 +186,16 @@ def _finish(one: InstanceProcess) -> InstanceOutcome:
             return attempt("error", note=f"exit code {code}, {output}{problem}")
         verdict = read_mapping(folder / "verdict.json")
         margin, note = verdict.get("margin", verdict.get("bound")), str(verdict.get("note") or "")
-        attempt = partial(
-            attempt,
-            engine=str(verdict.get("engine") or ""),
-            margin=float(margin) if isinstance(margin, int | float) else None,
-        )
+        margin = float(margin) if isinstance(margin, int | float) else None
+        attempt = partial(attempt, engine=str(verdict.get("engine") or ""), margin=margin)
         if status == "error":
             return attempt(status, note=note or last)
         if status in ("holds", "violated") and over > LATE:
             return attempt("timeout", note=f"{status} came {over:.1f} s after the limit")
         if status == "holds" and verdict.get("real_arithmetic_only"):  # runtimes do not compute in it
             return attempt("unknown", note=note)
-        return attempt(
-            status, witness=_text(folder / "witness.txt") if status == "violated" else "", note=note
-        )
+        witness = _text(folder / "witness.txt") if status == "violated" else ""
+        return attempt(status, witness=witness, note=note)
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -235,15 +228,7 @@ def answer(
             if existing_file(path) is None:
                 raise InputError(f"{path}: no such file")
         files = [existing_file(path) or path for path in (network, spec)]
-        instance = Instance(
-            category="",
-            network=str(network),
-            spec=str(spec),
-            limit=limit,
-            network_path=files[0],
-            spec_path=files[1],
-            folder=network.parent,
-        )
+        instance = Instance("", str(network), str(spec), limit, files[0], files[1], network.parent)
         ((_, attempt),) = wait([begin(command or verify_command(), instance)])
     except (HoldfastError, OSError) as problem:
         attempt = InstanceOutcome("error", time.monotonic() - began, 0.0, note=str(problem))
@@ -257,15 +242,7 @@ def warm_up(command: Sequence[str] = ()) -> Iterator[tuple[str, InstanceOutcome]
         for number, (what, sizes, share) in enumerate(WARM_PROBLEMS):
             network, spec = Path(name) / f"{number}.onnx", Path(name) / f"{number}.vnnlib"
             _write_problem(network, spec, sizes, share, number)
-            problem = Instance(
-                category="warm",
-                network=network.name,
-                spec=spec.name,
-                limit=WARM_SECONDS,
-                network_path=network,
-                spec_path=spec,
-                folder=Path(name),
-            )
+            problem = Instance("warm", network.name, spec.name, WARM_SECONDS, network, spec, Path(name))
             ((_, attempt),) = wait([begin(command or verify_command(), problem)])
             yield what, attempt
 
@@ -282,10 +259,10 @@ def _write_problem(network: Path, spec: Path, sizes: Sequence[int], share: float
     from holdfast.verify.vnnlib import Disjunct, Spec, print_vnnlib
 
     rng = generator(0, "vnncomp", "warm", number)
-    layers = [
-        (rng.normal(0, (2 / n) ** 0.5, (n, m)).astype(np.float32), rng.normal(0, 0.1, m).astype(np.float32))
-        for n, m in pairwise(sizes)
-    ]
+    layers = []
+    for n, m in pairwise(sizes):
+        weight = rng.normal(0, (2 / n) ** 0.5, (n, m)).astype(np.float32)
+        layers.append((weight, rng.normal(0, 0.1, m).astype(np.float32)))
 
     def outputs(values: Any) -> Any:
         for weight, bias in layers[:-1]:
@@ -298,11 +275,9 @@ def _write_problem(network: Path, spec: Path, sizes: Sequence[int], share: float
         weights += [numpy_helper.from_array(weight, f"w{i}"), numpy_helper.from_array(bias, f"b{i}")]
         nodes.append(helper.make_node("Gemm", [last, f"w{i}", f"b{i}"], [f"z{i}"]))
         nodes.append(helper.make_node("Relu", [f"z{i}"], [last := f"r{i}"]))
-    ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size])
-        for name, size in (("x", sizes[0]), (f"z{i}", sizes[-1]))
-    ]
-    graph = helper.make_graph(nodes[:-1], "warm", ends[:1], ends[1:], weights)
+    first = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, sizes[0]])
+    last_output = helper.make_tensor_value_info(f"z{i}", TensorProto.FLOAT, [1, sizes[-1]])
+    graph = helper.make_graph(nodes[:-1], "warm", [first], [last_output], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     network.write_bytes(model.SerializeToString())
     points = generator(1, "vnncomp", "warm", number).uniform(-1, 1, (20_000, sizes[0])).astype(np.float32)

@@ -128,12 +128,4 @@ def _instance(path: Path, number: int, cells: Sequence[str]) -> Instance:
         if file is None:
             raise InputError(f"{path}:{number}: no file {name} (nor {name}.gz) in {path.parent}")
         files.append(file)
-    return Instance(
-        category=category_of(path),
-        network=cells[0],
-        spec=cells[1],
-        limit=limit,
-        network_path=files[0],
-        spec_path=files[1],
-        folder=path.parent.resolve(),
-    )
+    return Instance(category_of(path), cells[0], cells[1], limit, files[0], files[1], path.parent.resolve())

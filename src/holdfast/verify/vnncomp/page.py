@@ -55,18 +55,14 @@ def as_json(result: Scoreboard) -> dict[str, Any]:
         "tools": list(result.tools),
         "totals": dict(result.totals),
         "benchmarks": [vars(line) for line in result.lines],
-        "disagreements": [_names(one) | {"what": what} for one, what in disagreements(result)],
+        "disagreements": [one.names | {"what": what} for one, what in disagreements(result)],
         "instances": [
-            _names(one)
+            one.names
             | {"truth": one.ruling.truth, "reason": one.ruling.reason}
             | {"tools": {tool: _plain(one, answer) for tool, answer in one.answers.items()}}
             for one in result.instances
         ],
     }
-
-
-def _names(one: JudgedInstance) -> dict[str, Any]:
-    return {"category": one.category, "network": one.network, "spec": one.spec}
 
 
 def _plain(one: JudgedInstance, answer: ToolAnswer) -> dict[str, Any]:
@@ -137,9 +133,7 @@ def page(result: Scoreboard, command: str = "") -> str:
     own = overall(result, first)
     others = len(result.tools) - 1
     with_others = f" and {many(others, 'other tool')}" if others else ""
-    wrong = (
-        f"{own.wrong} of its answers count as incorrect" if own.wrong else "none of its answers is incorrect"
-    )
+    wrong = f"{own.wrong} of its answers count as" if own.wrong else "none of its answers is"
     table = disagreement_table(result)
     return document(
         Document(
@@ -151,7 +145,7 @@ def page(result: Scoreboard, command: str = "") -> str:
                 ("tools", str(len(result.tools))),
                 ("rules", f"VNN-COMP {result.rules.name}"),
             ),
-            verdict=f"{first} solves {own.solved} of {own.instances} instances; {wrong}.",
+            verdict=f"{first} solves {own.solved} of {own.instances} instances; {wrong} incorrect.",
             cards=(
                 Card("solved", own.solved, f"of {own.instances} instances, answered correctly and in time"),
                 Card("holds", own.holds, "proven: no input violates the property"),
@@ -220,9 +214,9 @@ def _plots(result: Scoreboard) -> Iterator[Figure]:
 
 
 def _times(result: Scoreboard, instances: Sequence[JudgedInstance]) -> Mapping[str, list[float]]:
-    solved = [
-        [s for s in one.answers.values() if one.ruling.standing[s.tool] == "right"] for one in instances
-    ]
-    return {
-        tool: [s.seconds for answers in solved for s in answers if s.tool == tool] for tool in result.tools
-    }
+    times: dict[str, list[float]] = {tool: [] for tool in result.tools}
+    for one in instances:
+        for tool, answer in one.answers.items():
+            if one.ruling.standing[tool] == "right":
+                times[tool].append(answer.seconds)
+    return times

@@ -87,7 +87,6 @@ def read_counterexample(text: str, where: str = "counterexample") -> Counterexam
 
 
 def _body(text: str) -> str:
-    """The text without the word sat before it."""
     body = text.strip()
     return body[3:].strip() if body[:3].lower() == "sat" else body
 
@@ -206,19 +205,15 @@ def _row(path: Path, number: int, cells: Sequence[str], names: Sequence[str]) ->
     where = f"{path}:{number}"
     if not names:
         if len(cells) < 5:
-            raise InputError(
-                f"{where}: expected category,network,spec,prepare time,result,run time, "
-                f"got {len(cells)} fields"
-            )
+            form = "category,network,spec,prepare time,result,run time"
+            raise InputError(f"{where}: expected {form}, got {len(cells)} fields")
         default_names = ("category", "network", "spec", "result", "seconds")
         names = default_names if len(cells) == 5 else (*default_names[:3], "prepared", *default_names[3:])
     values = dict(zip(names, cells, strict=False))
     status = status_of(values.get("result", ""))
     if status is None:
-        raise InputError(
-            f"{where}: expected a result such as holds, violated, sat, unsat or timeout, "
-            f"got {values.get('result')!r}"
-        )
+        words = "holds, violated, sat, unsat or timeout"
+        raise InputError(f"{where}: expected a result such as {words}, got {values.get('result')!r}")
     row: dict[str, Any] = {name: values.get(name, "") for name in COLUMNS}
     row |= {name: number_of(row[name]) for name in ("limit", "seconds", "cpu_seconds", "margin")}
     if row["seconds"] is None and status in ("holds", "violated"):

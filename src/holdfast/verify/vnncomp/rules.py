@@ -110,6 +110,9 @@ class ToolAnswer:
     cpu_seconds: float | None = None
 
 
+Answers: TypeAlias = Sequence[ToolAnswer]
+
+
 @dataclass(frozen=True)
 class Votes:
     """The number of tools of an earlier competition per verdict."""
@@ -134,15 +137,13 @@ class Ruling:
     contradicted: bool
 
 
-def judge(rules: Rules, answers: Sequence[ToolAnswer], votes: Votes | None = None) -> Ruling:
+def judge(rules: Rules, answers: Answers, votes: Votes | None = None) -> Ruling:
     """The ruling on the answers of tools for one instance; votes count only where a vote decides."""
     votes = votes or Votes()
     truth, reason = _by_vote(answers, votes) if rules.needs == "none" else _by_witness(rules, answers)
     standing = {s.tool: _standing(rules, s, truth, answers) for s in answers}
     times = [s.seconds for s in answers if standing[s.tool] == "right"]
-    easy = rules.easy != rules.right and any(
-        s.tool == RANDOM_TOOL and s.status == "violated" for s in answers
-    )
+    easy = rules.easy != rules.right and _violated_at_random(answers)
     points = dict.fromkeys(standing, 0)
     for s in answers:
         if standing[s.tool] == "wrong":
@@ -153,8 +154,12 @@ def judge(rules: Rules, answers: Sequence[ToolAnswer], votes: Votes | None = Non
     return Ruling(truth, reason, standing, points, contradicted)
 
 
-def _by_vote(answers: Sequence[ToolAnswer], votes: Votes) -> tuple[Answer | None, str]:
-    if any(s.tool == RANDOM_TOOL and s.status == "violated" for s in answers):
+def _violated_at_random(answers: Answers) -> bool:
+    return any(s.tool == RANDOM_TOOL and s.status == "violated" for s in answers)
+
+
+def _by_vote(answers: Answers, votes: Votes) -> tuple[Answer | None, str]:
+    if _violated_at_random(answers):
         return "violated", "random tests violate it"
     holds = votes.holds + sum(s.status == "holds" for s in answers)
     violated = votes.violated + sum(s.status == "violated" for s in answers)
@@ -162,7 +167,7 @@ def _by_vote(answers: Sequence[ToolAnswer], votes: Votes) -> tuple[Answer | None
     return truth, f"{holds} report holds, {violated} report violated"
 
 
-def _by_witness(rules: Rules, answers: Sequence[ToolAnswer]) -> tuple[Answer | None, str]:
+def _by_witness(rules: Rules, answers: Answers) -> tuple[Answer | None, str]:
     violated = [s for s in answers if s.status == "violated"]
     proven = [s.tool for s in violated if _proves(rules, s.grade)]
     if proven:
@@ -172,13 +177,10 @@ def _by_witness(rules: Rules, answers: Sequence[ToolAnswer]) -> tuple[Answer | N
         if unchecked:
             return None, f"the counterexample of {', '.join(unchecked)} is not available"
         near = ", ".join(s.tool for s in violated if s.grade == "tolerated")
-        tolerance_note = f"the counterexample of {near} is valid only within the tolerance" if near else ""
-        return "holds", tolerance_note or (
-            "no counterexample is valid" if violated else "no tool contradicts"
-        )
-    if violated:
-        return "violated", "no tool contradicts"
-    return None, "no tool has an answer"
+        if near:
+            return "holds", f"the counterexample of {near} is valid only within the tolerance"
+        return "holds", "no counterexample is valid" if violated else "no tool contradicts"
+    return ("violated", "no tool contradicts") if violated else (None, "no tool has an answer")
 
 
 def _proves(rules: Rules, grade: Grade) -> bool:
@@ -186,9 +188,7 @@ def _proves(rules: Rules, grade: Grade) -> bool:
     return grade == "valid" or (grade == "tolerated" and rules.needs in ("contradicted", "any"))
 
 
-def _standing(
-    rules: Rules, this: ToolAnswer, truth: Answer | None, answers: Sequence[ToolAnswer]
-) -> Standing:
+def _standing(rules: Rules, this: ToolAnswer, truth: Answer | None, answers: Answers) -> Standing:
     if this.status not in ("holds", "violated"):
         return "none"
     if rules.needs == "own" and this.status == "violated" and this.grade != "unchecked":

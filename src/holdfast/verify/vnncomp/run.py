@@ -24,7 +24,7 @@ from holdfast.core.sources import code_of
 from holdfast.engine.cells import ItemWork, Setup
 from holdfast.engine.cells import run as compute_cells
 from holdfast.engine.execution import HERE, cell_store, current
-from holdfast.engine.progress import progress
+from holdfast.engine.executor import progress
 from holdfast.engine.store import to_json, write_atomic
 from holdfast.verify.vnncomp import instance
 from holdfast.verify.vnncomp.instances import Instance, stem_of
@@ -40,9 +40,8 @@ def witness_folder(out: Path) -> Path:
 
 def remembered(out: Path) -> dict[str, Path]:
     """The benchmark folders of our results at the time of the run, by category; empty for other results."""
-    return {
-        name: Path(str(place)) for name, place in instance.read_mapping(witness_folder(out) / FOLDERS).items()
-    }
+    folders = instance.read_mapping(witness_folder(out) / FOLDERS)
+    return {name: Path(str(place)) for name, place in folders.items()}
 
 
 @contextlib.contextmanager
@@ -93,10 +92,8 @@ def append(out: Path, row: ResultRow) -> None:
             stream.write(line_of(row).encode())
             os.fsync(stream.fileno())
     except OSError as problem:
-        raise OutputError(
-            f"{out}: could not be written: {problem.strerror}; run the same command again to "
-            "continue; completed work is saved"
-        ) from problem
+        what_now = "run the same command again to continue; completed work is saved"
+        raise OutputError(f"{out}: could not be written: {problem.strerror}; {what_now}") from problem
 
 
 @dataclass(frozen=True)
@@ -130,8 +127,8 @@ def run(plan: BenchmarkPlan, tell: Callable[[InstanceProgress], None] = lambda s
     witnesses = witness_folder(plan.out)
     with alone(witnesses):
         folders = remembered(plan.out) | {i.category: i.folder for i in plan.instances}
-        folder_names = {category: str(folder) for category, folder in folders.items()}
-        write_atomic(witnesses / FOLDERS, to_json(folder_names, indent=True), durable=False)
+        names = {category: str(folder) for category, folder in folders.items()}
+        write_atomic(witnesses / FOLDERS, to_json(names, indent=True), durable=False)
         finished = resume(plan.out, plan.instances, keys)
         rows = {place: finished[key] for place, key in enumerate(keys) if key in finished}
         todo, reused = [place for place in range(len(keys)) if place not in rows], len(rows)

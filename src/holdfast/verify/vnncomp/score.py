@@ -15,6 +15,7 @@ from holdfast.verify.vnncomp.witnesses import graded, library_of
 
 # An instance in all tables: category, network, spec, and which of several equal lines it is.
 Key: TypeAlias = tuple[str, str, str, int]
+Names: TypeAlias = tuple[str, str, str]  # category, network, spec
 Paths: TypeAlias = Sequence[Path]
 UNSCORED = ("test",)  # benchmarks excluded from the total
 
@@ -36,17 +37,14 @@ def read_tools(sources: Sequence[str]) -> dict[str, list[TableEntry]]:
     tables: dict[str, list[TableEntry]] = {}
     for source in sources:
         explicit, sign, after = source.partition("=")
-        explicit, path = (
-            (explicit.strip(), Path(after)) if sign and not Path(source).exists() else ("", Path(source))
-        )
+        named = bool(sign) and not Path(source).exists()
+        explicit, path = (explicit.strip(), Path(after)) if named else ("", Path(source))
         rows = read_rows(path)
         if not rows:
             raise InputError(f"{path}: expected rows of results, got none")
         ours = path.read_text("utf-8-sig").startswith(header())
-        folder = path.resolve().parent.name
-        name = explicit or (
-            "holdfast" if ours else folder if path.stem in ("results", "result") else path.stem
-        )
+        usual = path.resolve().parent.name if path.stem in ("results", "result") else path.stem
+        name = explicit or ("holdfast" if ours else usual)
         names = {_names(row) for row in rows}
         if not explicit and not names.isdisjoint(_names(e.row) for e in tables.get(name, ())):
             name = f"{name} ({path.stem})"
@@ -56,7 +54,7 @@ def read_tools(sources: Sequence[str]) -> dict[str, list[TableEntry]]:
     return tables
 
 
-def _names(row: ResultRow) -> tuple[str, str, str]:
+def _names(row: ResultRow) -> Names:
     return row.category, row.network, row.spec
 
 
@@ -74,7 +72,7 @@ def aligned(tools: Mapping[str, Sequence[TableEntry]]) -> dict[Key, dict[str, Ta
     depth = next(filter(tells_apart, range(1, 9)), 9)
     by_instance: dict[Key, dict[str, TableEntry]] = {}
     for tool, entries in tools.items():
-        counts: Counter[tuple[str, str, str]] = Counter()
+        counts: Counter[Names] = Counter()
         for entry in entries:
             names = _key_names(entry.row, depth)
             by_instance.setdefault((*names, counts[names]), {})[tool] = entry
@@ -82,17 +80,17 @@ def aligned(tools: Mapping[str, Sequence[TableEntry]]) -> dict[Key, dict[str, Ta
     return by_instance
 
 
-def _key_names(row: ResultRow, depth: int) -> tuple[str, str, str]:
+def _key_names(row: ResultRow, depth: int) -> Names:
     network, spec = ("/".join(Path(n.removesuffix(".gz")).parts[-depth:]) for n in (row.network, row.spec))
     return re.sub(r"^20\d\d_", "", row.category), network, spec
 
 
-def read_votes(paths: Sequence[Path]) -> dict[tuple[str, str, str], Votes]:
+def read_votes(paths: Sequence[Path]) -> dict[Names, Votes]:
     """The answers of tools of an earlier competition, by category (of the csv's folder), network and spec.
 
     The columns are network, spec, tools_saying_holds, tools_saying_violated.
     """
-    by_instance: dict[tuple[str, str, str], Votes] = {}
+    by_instance: dict[Names, Votes] = {}
     for path in paths:
         try:
             rows = list(csv.DictReader(path.read_text("utf-8-sig").splitlines()))
@@ -103,14 +101,12 @@ def read_votes(paths: Sequence[Path]) -> dict[tuple[str, str, str], Votes]:
             try:
                 by_instance[names] = Votes(int(row["tools_saying_holds"]), int(row["tools_saying_violated"]))
             except (KeyError, TypeError, ValueError):
-                raise InputError(
-                    f"{path}:{number}: expected network,spec,tools_saying_holds,tools_saying_violated, "
-                    f"got {dict(row)}"
-                ) from None
+                form = "network,spec,tools_saying_holds,tools_saying_violated"
+                raise InputError(f"{path}:{number}: expected {form}, got {dict(row)}") from None
     return by_instance
 
 
-def votes_on(votes: Mapping[tuple[str, str, str], Votes], key: Key) -> Votes | None:
+def votes_on(votes: Mapping[Names, Votes], key: Key) -> Votes | None:
     """The votes on an instance; None if there are none. The category matters only if it has votes."""
     category, *names = key[0], _base(key[1]), _base(key[2])
     if any(voted == category for voted, _, _ in votes):
@@ -132,6 +128,11 @@ class JudgedInstance:
     answers: Mapping[str, ToolAnswer]
     ruling: Ruling
     votes: Votes | None = None
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The category and the files, as the tables name them."""
+        return {"category": self.category, "network": self.network, "spec": self.spec}
 
     @property
     def name(self) -> str:
@@ -201,22 +202,12 @@ def score(
             answers[tool] = ToolAnswer(tool, row.result, seconds, *grade, cpu_seconds=row.cpu_seconds)
         row, earlier = next(iter(entries.values())).row, votes_on(counted, key)
         ruling = judge(rules, list(answers.values()), earlier)
-        instances.append(
-            JudgedInstance(
-                category=key[0],
-                network=row.network,
-                spec=row.spec,
-                answers=answers,
-                ruling=ruling,
-                votes=earlier,
-            )
-        )
+        instances.append(JudgedInstance(key[0], row.network, row.spec, answers, ruling, earlier))
     lines = tuple(_lines(names, instances))
     scored = [line for line in lines if line.category not in UNSCORED]
     totals = {name: sum(line.percent for line in scored if line.tool == name) for name in names}
-    return Scoreboard(
-        rules, names, tuple(instances), lines, totals, skipped=len(by_instance) - len(instances)
-    )
+    skipped = len(by_instance) - len(instances)
+    return Scoreboard(rules, names, tuple(instances), lines, totals, skipped)
 
 
 def _lines(tools: Sequence[str], instances: Sequence[JudgedInstance]) -> Iterator[ToolScore]:

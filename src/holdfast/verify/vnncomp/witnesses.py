@@ -30,9 +30,8 @@ def grade(
     `point` (n,) are its inputs in the network's own precision, `replayed` (m,) ONNX Runtime's outputs of it.
     """
     if point.size != spec.inputs or replayed.size != spec.outputs:
-        return "invalid", (
-            f"expected {spec.inputs} inputs and {spec.outputs} outputs, got {point.size} and {replayed.size}"
-        )
+        got = f"{point.size} and {replayed.size}"
+        return "invalid", f"expected {spec.inputs} inputs and {spec.outputs} outputs, got {got}"
     if not (np.isfinite(point).all() and np.isfinite(replayed).all()):
         return "invalid", "some of its numbers are not finite"
     outputs = replayed

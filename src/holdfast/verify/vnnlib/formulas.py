@@ -129,8 +129,7 @@ def compare(sign: str, left: Term, right: Term) -> Formula:
     weights = {name: weight for name, weight in difference.items() if weight and name is not None}
     strict = len(sign) == 1
     if not weights:
-        holds = constant > 0 if strict else constant >= 0
-        return [All()] if holds else []
+        return [All()] if constant > 0 or (constant == 0 and not strict) else []
     (name, weight), *others = weights.items()
     if name >= 0 and not others:
         return [bound_of(name, "upper" if weight > 0 else "lower", _near(constant / weight), strict)]
@@ -163,10 +162,8 @@ def conjoin(parts: list[Formula]) -> Formula:
             factors = [[All(bounds, tuple(row for case in cases for row in case.rows))]]
         for factor in factors:
             if len(result) * len(factor) > LIMIT:
-                raise InvalidFormula(
-                    f"expected at most {LIMIT:,} cases after multiplying out, got {len(result):,} times "
-                    f"{len(factor):,}; split the specification"
-                )
+                got = f"{len(result):,} times {len(factor):,}; split the specification"
+                raise InvalidFormula(f"expected at most {LIMIT:,} cases after multiplying out, got {got}")
             result = [All(a.bounds + b.bounds, a.rows + b.rows) for a in result for b in factor]
     return result
 

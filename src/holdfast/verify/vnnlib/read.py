@@ -18,16 +18,7 @@ from holdfast.core.extras import require
 from holdfast.core.model import existing_file, read_unpacked
 from holdfast.core.types import Floats
 from holdfast.verify.vnnlib import formulas
-from holdfast.verify.vnnlib.formulas import (
-    All,
-    Bound,
-    Formula,
-    InvalidFormula,
-    LinearRow,
-    Script,
-    Term,
-    Variable,
-)
+from holdfast.verify.vnnlib.formulas import All, Bound, Formula, InvalidFormula, LinearRow, Script, Term
 from holdfast.verify.vnnlib.spec import Disjunct, Spec
 
 LIMIT_BYTES = 1 << 29
@@ -79,9 +70,8 @@ def _box(common: tuple[Floats, Floats], bounds: tuple[Bound, ...]) -> tuple[Floa
         missing = np.flatnonzero(~np.isfinite(values))
         if len(missing):
             others = f" (and {len(missing) - 1} others)" if len(missing) > 1 else ""
-            raise InvalidFormula(
-                f"expected a bounded input set, got no {side} bound of X_{missing[0]}{others}"
-            )
+            which = f"{side} bound of X_{missing[0]}{others}"
+            raise InvalidFormula(f"expected a bounded input set, got no {which}")
     return lower, upper
 
 
@@ -175,13 +165,11 @@ def _sizes(text: str, script: Script) -> tuple[int, int]:
         size = len(indices)
         gap = next((i for i in range(size) if i not in indices), None)
         if not size:
-            raise InvalidFormula(
-                f"expected (declare-const {letter}_0 Real), got no {letter} variable", len(text)
-            )
+            message = f"expected (declare-const {letter}_0 Real), got no {letter} variable"
+            raise InvalidFormula(message, len(text))
         if gap is not None:
-            raise InvalidFormula(
-                f"expected {letter}_{gap} to be declared: {size} {letter} variables are", len(text)
-            )
+            message = f"expected {letter}_{gap} to be declared: {size} {letter} variables are"
+            raise InvalidFormula(message, len(text))
     used = next((name for name, variable in script.names.items() if variable not in declared), None)
     if used is not None:
         place = next(token.start() for token in formulas.TOKEN.finditer(text) if token[0] == used)
@@ -214,23 +202,21 @@ def _report(report: str) -> str:
         return ": " + " ".join(report.split())
 
 
-def _offsets(query: Any) -> tuple[dict[str, Variable], int, int]:
+def _offsets(query: Any) -> tuple[dict[str, formulas.Variable], int, int]:
     """The variable of each tensor's first entry, and how many inputs and outputs there are."""
     if len(query.networks) != 1:
-        raise InvalidFormula(
-            f"expected one network, got {len(query.networks)}; holdfast verifies one network at a time"
-        )
+        count = len(query.networks)
+        raise InvalidFormula(f"expected one network, got {count}; holdfast verifies one network at a time")
     (network,) = query.networks
     if network.hidden:
-        raise InvalidFormula(
-            f"expected inputs and outputs only, got the hidden node {network.hidden[0].name!r}"
-        )
+        hidden = network.hidden[0].name
+        raise InvalidFormula(f"expected inputs and outputs only, got the hidden node {hidden!r}")
     if len(network.inputs) != 1:
         raise InvalidFormula(f"expected a network with one input, got {len(network.inputs)}")
     for tensor in (*network.inputs, *network.outputs):
         if tensor.dtype.name not in _KINDS:
             raise InvalidFormula(f"expected {tensor.name!r} to be real or float, got {tensor.dtype.name}")
-    offsets: dict[str, Variable] = {network.inputs[0].name: 0}
+    offsets: dict[str, formulas.Variable] = {network.inputs[0].name: 0}
     outputs = 0
     for tensor in network.outputs:
         offsets[tensor.name] = -1 - outputs
@@ -238,7 +224,7 @@ def _offsets(query: Any) -> tuple[dict[str, Variable], int, int]:
     return offsets, prod(network.inputs[0].shape), outputs
 
 
-def _formula(node: Any, offsets: dict[str, Variable]) -> Formula:
+def _formula(node: Any, offsets: dict[str, formulas.Variable]) -> Formula:
     match type(node).__name__:
         case "And":
             return formulas.conjoin([_formula(part, offsets) for part in node.args])
@@ -254,7 +240,7 @@ def _formula(node: Any, offsets: dict[str, Variable]) -> Formula:
     return [case for sign in signs for case in formulas.compare(sign, left, right)]
 
 
-def _term(node: Any, offsets: dict[str, Variable]) -> Term:
+def _term(node: Any, offsets: dict[str, formulas.Variable]) -> Term:
     def terms(nodes: Sequence[Any]) -> list[Term]:
         return [_term(part, offsets) for part in nodes]
 

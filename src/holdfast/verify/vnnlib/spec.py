@@ -123,23 +123,19 @@ def property_of(spec: Spec, network: Network) -> Property:
         lower, upper, count = _representable(case.lower, case.upper, dtype)
         boxes[key] = InputBox(lower.reshape(shape), upper.reshape(shape))
         moved = max(moved, count)
-    around = list(boxes.values()) or [
-        InputBox(np.zeros(shape), np.zeros(shape))
-    ]  # any: nothing is unsafe then
-    threat = InputBox(
-        reduce(np.minimum, [b.lower for b in around]), reduce(np.maximum, [b.upper for b in around])
-    )
+    around = list(boxes.values()) or [InputBox(np.zeros(shape), np.zeros(shape))]  # any: nothing is unsafe
+    lowest = reduce(np.minimum, [box.lower for box in around])
+    highest = reduce(np.maximum, [box.upper for box in around])
     unsafe = []
     for key, case in zip(keys, spec.cases, strict=True):
         # Outputs are floats: less than a bound is at most the number before it.
         bound = np.where(case.strict, np.nextafter(case.bound, -np.inf), case.bound)
-        unsafe.append(
-            LinearConstraints(case.rows, bound, case.inputs, None if len(boxes) == 1 else boxes[key])
-        )
+        own = None if len(boxes) == 1 else boxes[key]
+        unsafe.append(LinearConstraints(case.rows, bound, case.inputs, own))
     notes = list(spec.notes)
     if moved:
         notes.append(f"{moved:,} fixed inputs are not {dtype.name} values; the nearest ones were used")
-    return Property(network, threat, tuple(unsafe), "; ".join(notes))
+    return Property(network, InputBox(lowest, highest), tuple(unsafe), "; ".join(notes))
 
 
 def _representable(lower: Floats, upper: Floats, dtype: np.dtype[Any]) -> tuple[Floats, Floats, int]:

@@ -7,8 +7,17 @@ from typing import Any
 import numpy as np
 
 from holdfast.graph.nodes import attributes_of, set_attribute
-from holdfast.graph.rewrite.follow.infer import Array, outputs_of
-from holdfast.graph.rewrite.follow.sizes import Axis, changed, extended, new_size, offset, old_size, regrouped
+from holdfast.graph.rewrite.follow.shapes import (
+    Array,
+    Axis,
+    changed,
+    extended,
+    new_size,
+    offset,
+    old_size,
+    outputs_of,
+    regrouped,
+)
 from holdfast.graph.rewrite.follow.walk import GraphWalk, Rule, TensorValue, cannot, reach
 
 ELEMENTWISE = (
@@ -87,8 +96,7 @@ def follow_elementwise(walk: GraphWalk, node: Any) -> None:
 def _short(value: TensorValue, axes: Sequence[Axis]) -> bool:
     """Whether a known value was as long as an axis that changed, and is not as long as it is now.
 
-    A value the graph computes from the shapes of its data may be half right: exporters write some of the
-    shapes down.
+    A value computed from the shapes of the data may be half right: exporters write some shapes down.
     """
     old, new = value.old_shape, value.new_shape
     places = range(-min(len(old), len(axes)), 0)

@@ -12,8 +12,21 @@ from onnx import helper, numpy_helper
 from holdfast.core.model import Card
 from holdfast.graph.inspect import STANDARD, opset_of
 from holdfast.graph.nodes import attributes_of, names_in, subgraphs
-from holdfast.graph.rewrite.follow.infer import POOLS, Array, TensorFacts, kind_of, outputs_of, windows_of
-from holdfast.graph.rewrite.follow.sizes import Axis, axis, changed, joined, new_size, old_size, regrouped
+from holdfast.graph.rewrite.follow.shapes import (
+    POOLS,
+    Array,
+    Axis,
+    TensorFacts,
+    axis,
+    changed,
+    joined,
+    kind_of,
+    new_size,
+    old_size,
+    outputs_of,
+    regrouped,
+    windows_of,
+)
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto
 from holdfast.graph.session import condense, open_session, runtime
 
@@ -150,9 +163,8 @@ def step(walk: GraphWalk, i: int) -> None:
     inputs = tuple(node.input)
     for name, was in zip(node.output, old, strict=True):
         if name:  # so that a rule can read the old outputs
-            walk.values[name] = TensorValue(
-                was.kind, None if was.shape is None else _fixed(was.shape), was.value
-            )
+            axes = None if was.shape is None else _fixed(was.shape)
+            walk.values[name] = TensorValue(was.kind, axes, was.value)
     rule = walk.rules.get(node.op_type)
     if rule is not None and node.domain in STANDARD:
         rule(walk, node)
@@ -216,10 +228,9 @@ def _axes(
         if node.op_type == "Concat" and len(input_axes) == len(inputs):
             at = attributes_of(node)["axis"]
             proposed[at] = joined([axes[at] for axes in input_axes])
-    return tuple(
-        p if p is not None and (old_size(p), new_size(p)) == (o, n) else axis(o, n)
-        for p, o, n in zip(proposed, was, now, strict=True)
-    )
+    known = [None if p is None else (old_size(p), new_size(p)) for p in proposed]
+    each = zip(proposed, known, was, now, strict=True)
+    return tuple(p if p is not None and size == (o, n) else axis(o, n) for p, size, o, n in each)
 
 
 def tidy(walk: GraphWalk, before: set[str]) -> None:
@@ -253,11 +264,9 @@ def proven(walk: GraphWalk) -> None:
     for out, value in zip(session.get_outputs(), outputs, strict=True):
         foreseen = walk.value(out.name)
         if foreseen.axes is not None and foreseen.new_shape != np.shape(value):
-            raise CannotRewrite(
-                f"output {out.name!r} was expected to be {foreseen.new_shape} after the rewrite, but "
-                f"onnxruntime {runtime().__version__} gives {np.shape(value)}: it pools by another rule; "
-                "upgrade it"
-            )
+            expected = f"output {out.name!r} was expected to be {foreseen.new_shape} after the rewrite"
+            got = f"onnxruntime {runtime().__version__} gives {np.shape(value)}"
+            raise CannotRewrite(f"{expected}, but {got}: it pools by another rule; upgrade it")
 
 
 def unchanged(data: bytes, family: str) -> str:
@@ -268,14 +277,10 @@ def unchanged(data: bytes, family: str) -> str:
         strided = [n for n in pools if max(attributes_of(n).get("strides", ()), default=1) > 1]
         same = [n.op_type for n in strided if windows_of(n) is None]
         divisible = [n.op_type for n in strided if windows_of(n) is not None]
-        reasons = []
-        if divisible:
-            reasons.append(
-                f"{counted(divisible)} of stride over 1, whose sizes divide: floor and ceil are the same"
-            )
-        if same:
-            reasons.append(f"{counted(same)} of padding SAME, which is ⌈W/S⌉ in any mode")
-        return ", ".join(reasons) or "no pool of stride over 1 in the graph"
+        why_divisible = "of stride over 1, whose sizes divide: floor and ceil are the same"
+        reasons = ((divisible, why_divisible), (same, "of padding SAME, which is ⌈W/S⌉ in any mode"))
+        described = ", ".join(f"{counted(operators)} {why}" for operators, why in reasons if operators)
+        return described or "no pool of stride over 1 in the graph"
     if family == "upsample":
         kinds = [n.op_type for n in nodes if n.op_type in ("Resize", "Upsample")]
         if not kinds:

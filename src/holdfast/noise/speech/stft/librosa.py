@@ -34,8 +34,8 @@ def librosa(wave: Wave, spectrum: Spectrum) -> Complex:
     from librosa import stft
 
     padded(wave, spectrum)  # one line for a wave that is too short
-    found = stft(np.asarray(wave, np.float64), pad_mode=spectrum.padding, **_settings(spectrum))
-    return np.asarray(found, np.complex128)
+    transform = stft(np.asarray(wave, np.float64), pad_mode=spectrum.padding, **_settings(spectrum))
+    return np.asarray(transform, np.complex128)
 
 
 def inverse_librosa_default(transform: Complex, spectrum: Spectrum, length: int | None = None) -> Wave:

@@ -36,15 +36,13 @@ def padded(wave: Wave, spectrum: Spectrum) -> Wave:
 
 
 def samples_of(frames: int, spectrum: Spectrum) -> int:
-    """How many samples so many frames stand for, as an inverse gives them without a wanted length."""
+    """The number of samples an inverse of this many frames gives by default."""
     return (frames - 1) * spectrum.hop + (0 if spectrum.centre else spectrum.n_fft)
 
 
 def fitted(wave: NDArray[np.float64], length: int | None) -> Wave:
-    """The wave cut, or lengthened by zeros, to the wanted length."""
-    if length is None or length == len(wave):
-        return wave
-    return wave[:length] if length < len(wave) else np.pad(wave, (0, length - len(wave)))
+    """The wave cut, or lengthened by zeros, to that length."""
+    return wave if length is None else np.pad(wave[:length], (0, max(0, length - len(wave))))
 
 
 def inverse_numpy(transform: Complex, spectrum: Spectrum, length: int | None = None) -> Wave:

@@ -32,8 +32,8 @@ def scipy(wave: Wave, spectrum: Spectrum) -> Complex:
     padded(wave, spectrum)  # one line for a wave that is too short, instead of SciPy's own way out
     window = window_of(spectrum)
     ends = _MIRROR[spectrum.padding] if spectrum.centre else None
-    found = signal.stft(wave, boundary=ends, padded=False, **_settings(spectrum, window))[2]
-    return np.asarray(found * window.sum(), np.complex128)
+    transform = signal.stft(wave, boundary=ends, padded=False, **_settings(spectrum, window))[2]
+    return np.asarray(transform * window.sum(), np.complex128)
 
 
 def inverse_scipy_default(transform: Complex, spectrum: Spectrum, length: int | None = None) -> Wave:

@@ -16,10 +16,7 @@ from holdfast.noise.speech.stft.numpy import padded, window_of
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Sums in the same order on every machine, and no threads that wait for one another on short waves.
-
-    Warnings of spectral leakage, which is what is measured here, are not shown.
-    """
+    """Run in one thread, so that sums have the same order everywhere, and without leakage warnings."""
     import torch
 
     before = torch.get_num_threads()
@@ -32,35 +29,34 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _card_settings(spectrum: Spectrum, kind: Any) -> dict[str, Any]:
+def _settings(spectrum: Spectrum, kind: Any = None) -> dict[str, Any]:
+    """The card's settings with its window in that type; torch's own settings without a type."""
     import torch
 
-    window = torch.from_numpy(window_of(spectrum)).to(kind)
-    return {"n_fft": spectrum.n_fft, "hop_length": spectrum.hop, "window": window, "center": spectrum.centre}
-
-
-def _default_settings(spectrum: Spectrum) -> dict[str, Any]:
-    return {"n_fft": spectrum.n_fft, "hop_length": spectrum.hop, "win_length": spectrum.window_length}
+    settings = {"n_fft": spectrum.n_fft, "hop_length": spectrum.hop}
+    if kind is None:
+        return {**settings, "win_length": spectrum.window_length}
+    return {**settings, "window": torch.from_numpy(window_of(spectrum)).to(kind), "center": spectrum.centre}
 
 
 def _forward(wave: Wave, settings: dict[str, Any], kind: Any) -> Complex:
     import torch
 
-    given = torch.from_numpy(np.ascontiguousarray(wave, np.float64)).to(kind)
+    tensor = torch.from_numpy(np.ascontiguousarray(wave, np.float64)).to(kind)
     with _one_thread():
-        return np.asarray(torch.stft(given, return_complex=True, **settings).numpy(), np.complex128)
+        return np.asarray(torch.stft(tensor, return_complex=True, **settings).numpy(), np.complex128)
 
 
 def _backward(transform: Complex, settings: dict[str, Any], kind: Any, length: int | None) -> Wave:
     import torch
 
-    given = torch.from_numpy(np.ascontiguousarray(transform)).to(kind.to_complex())
+    tensor = torch.from_numpy(np.ascontiguousarray(transform)).to(kind.to_complex())
     try:
         with _one_thread():
-            return np.asarray(torch.istft(given, length=length, **settings).numpy(), np.float64)
+            return np.asarray(torch.istft(tensor, length=length, **settings).numpy(), np.float64)
     except RuntimeError as problem:  # uncentred: no window lies over the first sample
-        said = str(problem).splitlines()[0]
-        raise DataError(f"torch.istft does not take back what torch.stft gave: {said}") from None
+        reason = str(problem).splitlines()[0]
+        raise DataError(f"torch.istft does not take back what torch.stft gave: {reason}") from None
 
 
 def inverse_torch(
@@ -70,7 +66,7 @@ def inverse_torch(
     import torch
 
     kind = getattr(torch, dtype)
-    return _backward(transform, _card_settings(spectrum, kind), kind, length)
+    return _backward(transform, _settings(spectrum, kind), kind, length)
 
 
 @stage("stft", inverse=inverse_torch, needs="torch", extra="speech", systems="torch.stft; torchaudio")
@@ -80,7 +76,7 @@ def torch(wave: Wave, spectrum: Spectrum, dtype: str = "float64") -> Complex:
 
     padded(wave, spectrum)  # one line for a wave that is too short
     kind = getattr(torch, dtype)
-    return _forward(wave, {**_card_settings(spectrum, kind), "pad_mode": spectrum.padding}, kind)
+    return _forward(wave, {**_settings(spectrum, kind), "pad_mode": spectrum.padding}, kind)
 
 
 @stage(
@@ -99,7 +95,7 @@ def inverse_torch_default(transform: Complex, spectrum: Spectrum, length: int | 
     """The wave by torch.istft without a window."""
     import torch
 
-    return _backward(transform, _default_settings(spectrum), torch.float64, length)
+    return _backward(transform, _settings(spectrum), torch.float64, length)
 
 
 @stage(
@@ -113,4 +109,4 @@ def torch_default(wave: Wave, spectrum: Spectrum) -> Complex:
     """torch.stft as it comes: centred, mirrored ends, a rectangular window."""
     import torch
 
-    return _forward(wave, _default_settings(spectrum), torch.float64)
+    return _forward(wave, _settings(spectrum), torch.float64)

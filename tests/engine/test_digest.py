@@ -6,7 +6,7 @@ import numpy as np
 
 from holdfast.core.model import Input
 from holdfast.core.types import Size
-from holdfast.engine.preprocess import digest_of
+from holdfast.engine.pipelines import digest_of
 
 INPUT = Input(Size(4, 5))
 RNG = np.random.default_rng(0)
