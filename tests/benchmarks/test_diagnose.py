@@ -11,6 +11,8 @@ import pytest
 from PIL import Image, ImageOps
 
 from holdfast.core.model import Input
+from holdfast.core.pipeline import place
+from holdfast.core.registry import lookup
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 
@@ -97,27 +99,24 @@ def test_dumps_with_an_unknown_cause_differ_clearly(dumps, mistakes, photos):
         (
             "yolox_nano",
             Input(Size(416, 416), colour="bgr", policy="letterbox", place="corner"),
-            "opencv_bilinear",
+            "opencv-bilinear",
         ),
         (
             "efflite0",
             Input(Size(224, 224), policy="crop", short_side=256, mean=(127.0,) * 3, std=(128.0,) * 3),
-            "pillow_bilinear",
+            "pillow-bilinear",
         ),
-        ("signs-yolo", Input(Size(416, 416), scale=1 / 255), "pillow_bilinear"),
+        ("signs-yolo", Input(Size(416, 416), scale=1 / 255), "pillow-bilinear"),
     ],
 )
 def test_the_clean_dump_is_the_models_input(dumps, mistakes, photos, name, spec, resize):
-    from holdfast.core.frame import place
-    from holdfast.stages.decode.libjpeg import pillow
-    from holdfast.stages.normalise import card
-    from holdfast.stages.resize import libraries
-
     chain = mistakes.CLEAN[name]
     for data in photos:
-        small = place(pillow(data), spec, getattr(libraries, resize))[0]
+        small = place(lookup("decode", "pillow")(data), spec, lookup("resize", resize))[0]
         assert np.allclose(
-            dumps.dump(chain, data)[0], card(small, spec), atol=0.001 * dumps.grey_level(chain)
+            dumps.dump(chain, data)[0],
+            lookup("normalise", "card")(small, spec),
+            atol=0.001 * dumps.grey_level(chain),
         )
 
 
