@@ -33,7 +33,7 @@ class Chain:
     short: int = 0  # crop and square: the short side before the crop; 0 means that of the input
     window: str = "centre"  # crop and square: centre or corner
     place: str = "centre"  # letterbox: centre or corner
-    rounding: str = ""  # letterbox: "" rounds and "other" truncates; crop: the reverse
+    truncated: bool = False  # letterbox and crop: sides of the resized image are truncated, else rounded
     pad: int = 114
     filter: str = "cv2 linear"
     order: str = "rgb"
@@ -188,18 +188,28 @@ def resized_asymmetric(pixels: Pixels, size: tuple[int, int]) -> Pixels:
     return np.rint(values).astype(np.uint8)
 
 
+def intermediate_size(chain: Chain, width: int, height: int) -> tuple[int, int]:
+    """Width and height of an image after the first of two resizes, if there are two."""
+    if chain.via is None:
+        return width, height
+    kind, x, y = chain.via
+    if kind == "times":
+        x, y = width * x, height * y
+    return max(1, round(x)), max(1, round(y))
+
+
 def content_size(chain: Chain, width: int, height: int) -> tuple[int, int]:
-    """Width and height of the resized image."""
+    """Width and height of the resized image, for an encoded image of that width and height."""
+    width, height = intermediate_size(chain, width, height)
     across, down = chain.size
     short = chain.short or min(chain.size)
     if chain.policy == "stretch":
         return across, down
     if chain.policy == "square":
         return max(short, across), max(short, down)
-    rounds = (chain.policy == "letterbox") == (chain.rounding == "")
     fits = min(across / width, down / height)
     ratio = fits if chain.policy == "letterbox" else short / min(width, height)
-    sides = [int(side * ratio + (0.5 if rounds else 1e-9)) for side in (width, height)]
+    sides = [int(side * ratio + (1e-9 if chain.truncated else 0.5)) for side in (width, height)]
     if chain.policy == "crop":
         return max(sides[0], across), max(sides[1], down)
     return max(sides[0], 1), max(sides[1], 1)
@@ -210,9 +220,7 @@ def network_input(chain: Chain, pixels: Pixels) -> np.ndarray:
     height, width = pixels.shape[:2]
     new = content_size(chain, width, height)
     if chain.via:
-        kind, x, y = chain.via
-        middle = (width * x, height * y) if kind == "times" else (x, y)
-        pixels = cv2.resize(pixels, (max(1, round(middle[0])), max(1, round(middle[1]))))
+        pixels = cv2.resize(pixels, intermediate_size(chain, width, height))
     content = resized(pixels, new, chain.filter)
     right, down = chain.shift
     if right % 1 or down % 1:

@@ -18,9 +18,9 @@ IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 # The preprocessing of each model, written from `holdfast model info` and the documentation of the model.
 CLEAN = {
-    "yolox_nano": Chain((416, 416), "letterbox", place="corner", order="bgr"),
+    "yolox_nano": Chain((416, 416), "letterbox", place="corner", truncated=True, order="bgr"),
     "efflite0": Chain(
-        (224, 224), "crop", 256, filter="pillow bilinear", mean=(127, 127, 127), std=(128, 128, 128)
+        (224, 224), "crop", 256, truncated=True, filter="pillow bilinear", mean=(127.0,) * 3, std=(128.0,) * 3
     ),
     "signs-yolo": Chain((416, 416), filter="pillow bilinear", scale=1 / 255),
 }
@@ -120,7 +120,7 @@ def geometry() -> Iterator[Mistake]:
     yield mistake("crop", "geometry", policy="crop", short=0)
     yield mistake("crop-at-corner", "geometry", policy="crop", window="corner")
     yield Mistake("stretch-then-crop", (frozenset({"geometry"}),), stretch_first)
-    yield mistake("rounding", "geometry", rounding="other")
+    yield mistake("rounded-sides", "geometry", truncated=False)
     sizes: dict[str, Callable[[int], tuple[int, int]]] = {
         "smaller-input": lambda side: (side * 10 // 13 // 32 * 32,) * 2,
         "larger-input": lambda side: (side * 20 // 13 // 32 * 32,) * 2,
@@ -159,8 +159,8 @@ def resizes() -> Iterator[Mistake]:
         yield mistake(f"pillow-{name}", "resize", filter=f"pillow {name}")
     yield mistake("no-half-pixel-centres", "resize|shift", "resize, shift", filter="asymmetric")
     yield mistake("twice-half", "twice", "resize", via=("times", 0.5, 0.5))
-    yield mistake("twice-320", "twice", "resize", via=("to", 320, 320))
-    yield mistake("twice-1280x720", "twice", "resize", via=("to", 1280, 720))
+    yield mistake("twice-320", "twice", "resize, geometry", via=("to", 320, 320))
+    yield mistake("twice-1280x720", "twice", "resize, geometry", via=("to", 1280, 720))
 
 
 def ranges() -> Iterator[Mistake]:

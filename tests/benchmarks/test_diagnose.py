@@ -98,7 +98,7 @@ def test_dumps_with_an_unknown_cause_differ_clearly(dumps, mistakes, photos):
     [
         (
             "yolox_nano",
-            Input(Size(416, 416), colour="bgr", policy="letterbox", place="corner"),
+            Input(Size(416, 416), colour="bgr", policy="letterbox-truncate", place="corner"),
             "opencv-bilinear",
         ),
         (
