@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu bench-scale train train-paper lint docs clean
+.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu bench-scale bench-diagnose train train-paper lint docs clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("holdfast needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; run e.g. make PYTHON=python3.12 demo" if sys.version_info < (3, 11) else 0)'
@@ -76,6 +76,10 @@ bench-verify: $(VENV)/.full  ## 60 instances of six VNN-COMP benchmarks at the o
 
 bench-acasxu: $(VENV)/.full  ## all 186 ACAS Xu instances
 	$(BIN)/python benchmarks/verify.py acasxu
+
+bench-diagnose: $(VENV)/.full  ## find mistakes of a target that independent code makes, in its input and in its predictions
+	$(BIN)/python benchmarks/diagnose.py
+	$(BIN)/python benchmarks/diagnose_predictions.py
 
 train: $(VENV)/.full  ## train the six shipped models (about two and a half hours on two cores)
 	PYTHONPATH=tools $(BIN)/python -m models --out src/holdfast/models
