@@ -44,14 +44,13 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from holdfast.diagnose.target import diagnose_input
-
 from diagnose_dumps import Chain, differ, dump, file_bytes, grey_level
 from diagnose_mistakes import CLEAN, CONTROLS, MISTAKES, UNKNOWN, Kinds, Mistake, both, unknown_dump
 from holdfast.core.model import Model
 from holdfast.core.pipeline import open_preparation, pipeline_of
 from holdfast.core.sources import versions
 from holdfast.data.open import open_dataset
+from holdfast.diagnose.target import diagnose_input
 from holdfast.graph.load import load_model
 from holdfast.report.tables import Table, to_markdown, to_text
 
