@@ -104,6 +104,8 @@ MISTAKES = {  # dump, kinds of the causes
     "rgb and divided": (nchw(BOX[..., ::-1]) / 255, ["channels", "range"]),
     "mirrored and gamma": (nchw(gamma(BOX[:, ::-1], 1 / 2.2)), ["flip", "gamma"]),
     "stretched and nearest": (nchw(cv2.resize(IMAGE, (160, 160), interpolation=0)), ["geometry", "resize"]),
+    "no batch axis": (nchw(BOX)[0], ["batch"]),
+    "float64": (nchw(BOX).astype(np.float64), ["dtype"]),
     "grey and divided": (nchw(grey(BOX)) / 255, ["channels", "range"]),
 }  # fmt: skip
 
@@ -114,6 +116,20 @@ def test_a_mistake_is_found_and_no_other_is_named(name):
     result = diagnose_input(model_of(), [encoded(IMAGE)], [dump])
     assert [cause.kind for cause in result.causes] == kinds
     assert result.explained
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_another_order_of_rounding_is_no_mistake(seed):
+    """The resized image before it is rounded to levels, and one level more or less here and there."""
+    image = scene(seed=seed)
+    exact = cv2.resize(image.astype(np.float32), (160, 118))
+    box = letterbox(image).astype(np.float32)
+    box[:118] = exact
+    worn = letterbox(image).astype(np.float32) + np.random.default_rng(seed).integers(-1, 2, (160, 160, 3))
+    for dump in (box, worn):
+        result = diagnose_input(model_of(), [encoded(image)], [nchw(dump)])
+        assert result.causes == ()
+        assert result.explained
 
 
 def test_the_verdict_is_a_sentence_with_a_repair_and_numbers():

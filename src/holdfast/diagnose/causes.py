@@ -43,6 +43,8 @@ def _layout(c: Comparison) -> Iterator[Cause]:
                 f"The target feeds {shape.upper()}; the model wants {wanted.upper()}.",
                 "Transpose the axes.",
             )
+    if not reading.batched:
+        yield Cause("batch", "The array has no batch axis; the model wants one.", "Add an axis of size 1.")
     if reading.batch > 1:
         yield Cause("batch", f"The dump holds {reading.batch} images; image {reading.index + 1} is this one.")
     if c.fit.target.size != c.spec.size:

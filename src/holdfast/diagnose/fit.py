@@ -43,6 +43,7 @@ class Reading:
     planes: Floats
     batch: int = 1  # images in the dump
     index: int = 0  # of the image in the dump
+    batched: bool = True  # the dump has a batch axis
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def readings(dump: Tensor, spec: Input) -> list[Reading]:
     found = [one for index, image in enumerate(images[:16]) for one in _orders(image, len(images), index)]
     if not found:
         raise InputError(f"the dump is {shape}; expected an axis of 1, 3 or 4 channels")
-    found = [one for one in found if min(one.planes.shape[1:]) >= 8]
+    found = [replace(one, batched=dump.ndim != 3) for one in found if min(one.planes.shape[1:]) >= 8]
     if not found:
         raise InputError(f"the dump is {shape}; expected an input of at least 8×8 pixels")
     return found

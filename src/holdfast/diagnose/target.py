@@ -21,6 +21,7 @@ EXPLAINED_SHARE = 0.03  # share of values that may differ by more than OUTLIER l
 OUTLIER = 2.5
 NEEDLESS = 1.1  # a change is dropped if the mean difference without it is at most this multiple
 NEEDLESS_UNEXPLAINED = 2.0
+ONE_LEVEL = 1.05  # largest difference in levels up to which another order of rounding may be the reason
 STAGES = ("decode", "colour", "resize")
 FINER = ("decode", "colour", "resize", "gamma", "gamma_last")
 
@@ -213,9 +214,21 @@ def simplify(fits: list[Fit], start: Start) -> list[Fit]:
         if simpler == [one.preparation for one in fits]:
             continue
         joint = [_refitted(one, prep) for one, prep in zip(fits, simpler, strict=True)]
-        if sum(one.score for one in joint) <= limit * total + 0.01 * len(fits):
+        enough = sum(one.score for one in joint) <= limit * total + 0.01 * len(fits)
+        exact = all(_levels_apart(one).max() <= 0.05 for one in fits)  # not by chance
+        if enough or (not exact and all(_is_rounding(one) for one in joint)):
             fits = joint
     return fits
+
+
+def _is_rounding(found: Fit) -> bool:
+    """Whether no value differs by more than one level, besides the rounding of the dump itself."""
+    return bool(_levels_apart(found).max() <= ONE_LEVEL + _rounding(found))
+
+
+def _rounding(found: Fit) -> float:
+    """The largest rounding error of a dumped value, in levels."""
+    return found.target.rounding / max(float(np.abs(found.preparation.gain).min()), 1e-30)
 
 
 def expected(start: Start, found: Fit) -> Preparation:
@@ -240,8 +253,7 @@ def recognised(causes: Sequence[Cause], found: Fit, leftover: Remainder) -> list
 
 def is_explained(leftover: Remainder, found: Fit) -> bool:
     """Whether what remains is about as small as rounding."""
-    rounding = found.target.rounding / max(float(np.abs(found.preparation.gain).min()), 1e-30)
-    return leftover.mean <= EXPLAINED_MEAN + rounding and leftover.share <= EXPLAINED_SHARE
+    return leftover.mean <= EXPLAINED_MEAN + _rounding(found) and leftover.share <= EXPLAINED_SHARE
 
 
 def _levels_apart(found: Fit) -> Floats:
@@ -256,8 +268,7 @@ def remainder(fits: Sequence[Fit]) -> Remainder:
     apart = [_levels_apart(one) for one in fits]
     shares = []
     for one, levels in zip(fits, apart, strict=True):
-        rounding = one.target.rounding / max(float(np.abs(one.preparation.gain).min()), 1e-30)
-        shares.append(float((levels > OUTLIER + rounding).mean()))
+        shares.append(float((levels > OUTLIER + _rounding(one)).mean()))
     return Remainder(
         largest=max(float(levels.max()) for levels in apart),
         mean=float(np.mean([levels.mean() for levels in apart])),

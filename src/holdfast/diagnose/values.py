@@ -32,6 +32,12 @@ def value_causes(c: Comparison) -> Iterator[Cause]:
         yield from _integer(c)
     else:
         yield from _range(c)
+    if c.dtype == "float64":
+        yield Cause(
+            "dtype",
+            f"The target feeds float64; the model wants {c.spec.dtype}.",
+            f"Convert to {c.spec.dtype}.",
+        )
     if c.dtype == "float16" and c.spec.dtype == "float32":
         gain = max(float(np.abs(prep.gain).min()), 1e-30)
         yield Cause(
