@@ -207,7 +207,7 @@ def _pad(c: Comparison) -> Iterator[Cause]:
     at, net = prep.placement.rounded(), c.fit.target.size
     rows, columns = at.inside((net.height, net.width))
     covered = (rows.stop - rows.start) * (columns.stop - columns.start)
-    if c.spec.policy not in LETTERBOXES or covered > 0.998 * net.width * net.height:
+    if c.spec.policy not in LETTERBOXES or covered > 0.99 * net.width * net.height:
         return
     planes = [k for k, source in enumerate(prep.channels) if any(source)]
     fed, wanted = np.array(prep.pad)[planes], np.array(want.pad)[planes]
