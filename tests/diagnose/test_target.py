@@ -178,6 +178,13 @@ def test_more_dumps_agree_on_one_answer():
     assert result.remainder.largest < 0.01
 
 
+def test_a_dump_that_cannot_be_read_leaves_the_others():
+    dumps = [np.zeros((2, 2), np.float32), nchw(BOX).astype(np.uint8)]
+    result = diagnose_input(model_of(), [encoded(IMAGE)] * 2, dumps)
+    assert [cause.kind for cause in result.causes] == ["dtype"]  # of the dump that was read
+    assert result.dumps == 1
+
+
 def test_options_with_the_same_values_are_named_beside_the_accused_one():
     data = encoded(IMAGE, "JPEG", quality=60)
     pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)

@@ -62,10 +62,6 @@ class Target:
             self.pixels[decode, colour] = lookup("colour", colour)(self.pixels[decode, ""])
         return self.pixels[decode, colour]
 
-    def forget(self) -> None:
-        """Drop the decoded images."""
-        self.pixels.clear()
-
     @cached_property
     def size(self) -> Size:
         """Width and height of the dump."""

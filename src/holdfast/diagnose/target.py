@@ -115,10 +115,12 @@ def diagnose_input(
     def start(image: Size, net: Size, planes: int) -> Preparation:
         return trained(replace(spec, size=net), pipeline, image, planes)
 
-    fits = []
+    fits: list[Fit] = []
+    used: list[tuple[bytes, Tensor]] = []  # of dumps that can be compared with their image
     for data, dump in zip(images, dumps, strict=True):
         try:
             fits.append(fit(data, dump, spec, start))
+            used.append((data, dump))
         except HoldfastError:
             if len(images) == 1:
                 raise
@@ -128,10 +130,10 @@ def diagnose_input(
     found = fits[0]
     comparison = Comparison(
         spec=spec,
-        dtype=str(dumps[0].dtype),
+        dtype=str(used[0][1].dtype),
         fit=found,
         expected=expected(start, found),
-        exif=sniff(images[0]).exif_orientation,
+        exif=sniff(used[0][0]).exif_orientation,
     )
     leftover = remainder(fits)
     explained = is_explained(leftover, found)
