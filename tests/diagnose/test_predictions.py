@@ -66,6 +66,39 @@ def test_swapped_channels_are_ranked_first(model, scenes, outputs):
     assert result.verdict.startswith("The target feeds BGR; the model wants RGB.")
 
 
+def test_a_dropped_channel_and_a_limited_range_are_found(model, scenes, outputs):
+    machine, rows = outputs
+    drop = np.array([1, 0, 1], np.float32)[None, :, None, None]
+    for change, kind in ((lambda x: x * drop, "channels"), (lambda x: (x * 219 + 16) / 255, "range")):
+        runs = [
+            machine.post(machine.run(change(x).astype(np.float32)), frame, model.card) for x, _, frame in rows
+        ]
+        assert [cause.kind for cause in diagnosis(model, scenes, [written(one) for one in runs]).causes] == [
+            kind
+        ]
+
+
+def test_a_target_without_detections_gets_the_mistakes_that_leave_none(model, scenes):
+    nothing = FileDetections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
+    result = diagnosis(model, scenes, [nothing] * len(scenes))
+    assert not result.explained
+    assert result.causes == ()
+    assert result.ranking[0].agreement > result.before
+    assert "The target detects nothing on 3 images." in result.verdict
+    assert "values divided by 255 twice" in result.verdict
+
+
+def test_classes_in_reversed_order_are_named_as_such(model, scenes, outputs):
+    machine, rows = outputs
+    found = [machine.post(raw, frame, model.card) for _, raw, frame in rows]
+    backwards = [written(replace(one, classes=CLASSES - 1 - one.classes)) for one in found]
+    result = diagnosis(model, scenes, backwards)
+    assert [cause.sentence for cause in result.causes] == [
+        "The target numbers the classes in reversed order."
+    ]
+    assert result.explained
+
+
 @pytest.mark.parametrize(
     ("change", "kind", "words"),
     [

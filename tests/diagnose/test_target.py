@@ -72,6 +72,20 @@ def gamma(pixels, power):
     return np.round(255 * (pixels / 255.0) ** power).astype(np.uint8)
 
 
+def expanded(pixels):
+    return np.round(np.clip((pixels - 16.0) * 255 / 219, 0, 255)).astype(np.uint8)
+
+
+def corner_crop(image):
+    height, width = image.shape[:2]
+    ratio = 160 / min(width, height)
+    return cv2.resize(image, (round(width * ratio), round(height * ratio)))[:160, :160]
+
+
+def by_pillow(image, width, height):
+    return np.asarray(Pictures.fromarray(image).resize((width, height), Pictures.Resampling.BILINEAR))
+
+
 IMAGE = scene()
 BOX = letterbox(IMAGE)
 MISTAKES = {  # dump, kinds of the causes
@@ -83,12 +97,15 @@ MISTAKES = {  # dump, kinds of the causes
     "centred": (nchw(letterbox(IMAGE, centre=True)), ["geometry"]),
     "stretched": (nchw(cv2.resize(IMAGE, (160, 160))), ["geometry"]),
     "cropped": (nchw(crop(IMAGE)), ["geometry"]),
+    "cropped at the corner": (nchw(corner_crop(IMAGE)), ["geometry"]),
+    "expanded": (nchw(letterbox(expanded(IMAGE))), ["colour"]),
     "truncated": (nchw(letterbox(IMAGE, cut=int)), ["geometry"]),
     "padded with 0": (nchw(letterbox(IMAGE, pad=0)), ["pad"]),
     "one pixel": (nchw(np.roll(BOX, 1, 1)), ["shift"]),
     "half a pixel": (nchw(shifted(BOX, 0.5)), ["shift"]),
     "mirrored": (nchw(BOX[:, ::-1]), ["flip"]),
     "upside down": (nchw(BOX[::-1]), ["flip"]),
+    "resized by two libraries": (nchw(letterbox(by_pillow(IMAGE, 224, 165))), ["twice"]),
     "resized twice": (nchw(letterbox(cv2.resize(IMAGE, (224, 165)))), ["twice"]),
     "gamma": (nchw(gamma(BOX, 2.2)), ["gamma"]),
     "area": (nchw(letterbox(IMAGE, resize=cv2.INTER_AREA)), ["resize"]),

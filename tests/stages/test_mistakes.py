@@ -24,7 +24,7 @@ def fed(kind, name, image=IMAGE, spec=SPEC):
 
 def test_the_family_runs_only_if_it_is_named():
     every = options(family("mistakes"))
-    assert len(every) == 22
+    assert len(every) == 24
     assert not any(NoiseSelection().takes(one) or NoiseSelection(every=True).takes(one) for one in every)
     assert all(NoiseSelection(only=("mistakes",)).takes(one) for one in every)
     named = NoiseSelection(only=("mistakes=grey",))
@@ -55,6 +55,14 @@ def test_grey_and_gamma_change_levels():
     assert (
         np.abs(part("colour", "gamma-brighter").function(darker).astype(int) - IMAGE)[IMAGE > 60].max() <= 2
     )
+
+
+def test_levels_are_compressed_to_the_limited_range_and_expanded_from_it():
+    limited, expanded = (part("colour", f"levels-{name}").function for name in ("limited", "expanded"))
+    ramp = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, 2)
+    assert (limited(ramp).min(), limited(ramp).max()) == (16, 235)
+    assert np.abs(expanded(limited(ramp)).astype(int) - ramp).max() <= 1
+    assert (expanded(ramp)[0, 16, 0], expanded(ramp)[0, 235, 0]) == (0, 255)
 
 
 @pytest.mark.parametrize(

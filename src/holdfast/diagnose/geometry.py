@@ -81,14 +81,14 @@ def content(plane: Floats) -> Placement:
 
 
 def usual_placements(image: Size, net: Size) -> Iterator[Placement]:
-    """Stretch, letterbox at every corner and in the centre, and centre crops of several sizes."""
+    """Stretch, letterboxes and crops of several sizes, in the centre and at two corners."""
     yield Placement(0.0, 0.0, float(net.width), float(net.height))
     inside = min(net.width / image.width, net.height / image.height)
     cover = max(net.width / image.width, net.height / image.height)
     for ratio in (inside, cover, cover * 256 / 224, cover * 1.3, 1.0):
         width, height = image.width * ratio, image.height * ratio
         spaces = net.width - width, net.height - height
-        for across, down in ((0.5, 0.5), (0.0, 0.0), (1.0, 1.0)) if ratio in (inside, 1.0) else ((0.5, 0.5),):
+        for across, down in ((0.5, 0.5), (0.0, 0.0), (1.0, 1.0)):
             yield Placement(spaces[0] * across, spaces[1] * down, width, height)
 
 

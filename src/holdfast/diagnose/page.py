@@ -8,7 +8,7 @@ import numpy as np
 
 from holdfast.diagnose.dump import size_text
 from holdfast.diagnose.layers import LayerDiagnosis, LayerError
-from holdfast.diagnose.predictions import PredictionDiagnosis
+from holdfast.diagnose.predicted import PredictionDiagnosis
 from holdfast.diagnose.run import DeploymentLoss, Diagnosis
 from holdfast.diagnose.stages import StageDifference, first_difference
 from holdfast.diagnose.target import InputDiagnosis

@@ -1,7 +1,7 @@
-"""The predictions file of a target: reading it, and the formats in which boxes are written."""
+"""The predictions file of a target, the formats in which boxes are written, and what is found in it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,67 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.pipeline import Frame
 from holdfast.core.types import Floats, Ints, plain_name
+from holdfast.diagnose.cause import Cause
 from holdfast.evaluate.per_image import coco_ids
 
 FORMS = ("xywh", "xyxy", "cxcywh", "yxyx")
 UNITS = ("pixels", "fractions of the image", "pixels of the network input", "fractions of the network input")
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A mistake and the agreement of the model's predictions with the target's if it is made."""
+
+    cause: Cause
+    agreement: float
+
+
+@dataclass(frozen=True)
+class PredictionDiagnosis:
+    """Why the predictions of a target differ; the agreement is 1 if every box and score is equal."""
+
+    causes: tuple[Cause, ...]
+    explained: bool
+    before: float
+    after: float
+    ranking: tuple[Ranked, ...]
+    images: int
+    detections: int
+
+    @property
+    def lines(self) -> list[str]:
+        """The sentences of the verdict, one cause per line."""
+        count = f"{self.detections} detections on {self.images} images"
+        lines = [cause.text for cause in self.causes]
+        if self.causes:
+            lines.append(
+                f"With this, the agreement of boxes and scores rises from {self.before:.3f} to "
+                f"{self.after:.3f} ({count})."
+            )
+        elif self.explained:
+            lines.append(f"The predictions agree with the model's: {self.after:.3f} of 1 ({count}).")
+        if not self.detections and self.before < 1.0:
+            likely = " / ".join(one.cause.sentence for one in self.ranking[:3])
+            lines.append(
+                f"The target detects nothing on {self.images} images. Mistakes after which the model detects "
+                f"as little: {likely or 'none of those tried'} "
+                "Predictions cannot tell them apart; a dump of the target's input (--input) can."
+            )
+        elif not self.explained:
+            lines.append(
+                f"The predictions are not explained: the best agreement is {self.after:.3f} of 1 ({count}). "
+                "A dump of the target's input (--input) shows more."
+            )
+        return lines
+
+    @property
+    def verdict(self) -> str:
+        """The causes, and how far they reproduce the predictions."""
+        return " ".join(self.lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The diagnosis as plain values."""
+        return {**asdict(self), "verdict": self.verdict}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,68 +16,27 @@ from holdfast.diagnose.cause import Cause, Comparison
 from holdfast.diagnose.causes import causes_of
 from holdfast.diagnose.fit import Fit, Reading
 from holdfast.diagnose.mistakes import Change, preparation_changes
-from holdfast.diagnose.predicted import FORMS, UNITS, FileDetections, as_xyxy, in_image
+from holdfast.diagnose.predicted import (
+    FORMS,
+    UNITS,
+    FileDetections,
+    PredictionDiagnosis,
+    Ranked,
+    as_xyxy,
+    in_image,
+)
 from holdfast.diagnose.preparation import Preparation, Target, tensor, trained
 from holdfast.evaluate.difference import matched_pairs
 from holdfast.graph.nms import nms
 from holdfast.metrics.boxes import iou
 
-FLOOR = 0.05  # detections with a lower score are not compared
+FLOOR = 0.02  # detections with a lower score are not compared
 EQUAL = 0.998  # agreement at which no mistake of the preparation is sought
 REPRODUCED = 0.95  # agreement from which the predictions are explained
 GAIN = 0.01  # least rise of the agreement that names a cause
 SHARE = 0.1  # least share of the missing agreement that a cause explains
 NMS_LEVELS = (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9)
 MOST_IMAGES = 16
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A mistake and the agreement of the model's predictions with the target's if it is made."""
-
-    cause: Cause
-    agreement: float
-
-
-@dataclass(frozen=True)
-class PredictionDiagnosis:
-    """Why the predictions of a target differ; the agreement is 1 if every box and score is equal."""
-
-    causes: tuple[Cause, ...]
-    explained: bool
-    before: float
-    after: float
-    ranking: tuple[Ranked, ...]
-    images: int
-    detections: int
-
-    @property
-    def lines(self) -> list[str]:
-        """The sentences of the verdict, one cause per line."""
-        count = f"{self.detections} detections on {self.images} images"
-        lines = [cause.text for cause in self.causes]
-        if self.causes:
-            lines.append(
-                f"With this, the agreement of boxes and scores rises from {self.before:.3f} to "
-                f"{self.after:.3f} ({count})."
-            )
-        elif self.explained:
-            lines.append(f"The predictions agree with the model's: {self.after:.3f} of 1 ({count}).")
-        if not self.explained:
-            lines.append(
-                f"The predictions are not explained: the best agreement is {self.after:.3f} of 1 ({count}). "
-                "A dump of the target's input (--input) shows more."
-            )
-        return lines
-
-    @property
-    def verdict(self) -> str:
-        """The causes, and how far they reproduce the predictions."""
-        return " ".join(self.lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The diagnosis as plain values."""
-        return {**asdict(self), "verdict": self.verdict}
 
 
 @dataclass(frozen=True)
@@ -105,7 +64,7 @@ def diagnose_predictions(
     if model.card.task != "detect":
         raise InputError(f"--predictions: expected a detector, {model.name} is for {model.card.task}")
     pairs = [(data, target[name]) for name, data in entries if name in target][:MOST_IMAGES]
-    if not sum(len(found.scores) for _, found in pairs):
+    if not pairs:
         raise InputError("--predictions: expected detections of the images, got none")
     mapping = dict(classes) if classes else {k + 1: k for k in range(len(model.card.classes))}
     search = _Search(model, train or pipeline_of(model.card), pairs)
@@ -137,6 +96,8 @@ class _Search:
         """Format and classes first, then thresholds, then up to two changes of the preparation."""
         changes: list[Change] = []
         before = self.agreement(changes, setting)
+        if not any(len(found.scores) for found in self.found):
+            return self._without_detections(before, setting)
         causes: list[Cause] = []
         setting = self._format(changes, setting, causes)
         setting = self._classes(changes, setting, causes)
@@ -154,16 +115,28 @@ class _Search:
             setting = self._classes(changes, setting, causes)
         causes += [self._cause([change]) for change in changes]
         causes += self._threshold_causes(changes, setting)
-        after = self.agreement(changes, setting)
+        return self._diagnosis(causes, ranking, before, self.agreement(changes, setting))
+
+    def _diagnosis(
+        self, causes: Sequence[Cause], ranking: Sequence[Ranked], before: float, after: float
+    ) -> PredictionDiagnosis:
+        detections = sum(len(one.scores) for one in self.found)
         return PredictionDiagnosis(
             causes=tuple(causes),
-            explained=after >= REPRODUCED,
+            explained=after >= REPRODUCED and detections > 0,
             before=before,
             after=after,
             ranking=tuple(sorted(ranking, key=lambda one: -one.agreement)[:10]),
             images=len(self.found),
-            detections=sum(len(one.scores) for one in self.found),
+            detections=detections,
         )
+
+    def _without_detections(self, before: float, setting: _Setting) -> PredictionDiagnosis:
+        """The mistakes that leave no detection either: predictions cannot tell them apart."""
+        own = sum(len(self._own(place, [], setting)) for place in range(len(self.found)))
+        scored = self._scored([], setting) if own else []
+        ranking = [Ranked(self._cause([change]), score) for score, change, _ in scored if score > before]
+        return self._diagnosis([], ranking, before, before)
 
     def agreement(self, changes: Sequence[Change], setting: _Setting) -> float:
         """The mean agreement over the images."""
@@ -305,6 +278,12 @@ class _Search:
                 Cause("class offset", f"The category ids are {way} by one.", "Correct the offset of the ids.")
             )
             return replace(setting, classes=offsets[shift])
+        for order, places in (("reversed", range(count)[::-1]), ("alphabetical", self._alphabetical())):
+            ordered = {c: places[k] for c, k in setting.classes.items()}
+            if share(ordered) > 0.6:
+                text = f"The target numbers the classes in {order} order."
+                causes.append(Cause("class order", text, "Use the model's order."))
+                return replace(setting, classes=ordered)
         majority: dict[int, int] = {}
         for (category, kind), _ in sorted(votes.items(), key=lambda item: item[1]):
             majority[category] = kind
@@ -319,6 +298,10 @@ class _Search:
             )
             return replace(setting, classes={**setting.classes, **majority})
         return setting
+
+    def _alphabetical(self) -> list[int]:
+        names = self.model.card.classes
+        return sorted(range(len(names)), key=lambda k: names[k].lower())
 
     def _votes(self, changes: list[Change], setting: _Setting) -> Counter[tuple[int, int]]:
         """How often a category id of the target meets a class of the model on the same box."""

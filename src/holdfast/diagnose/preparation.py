@@ -1,12 +1,13 @@
 """A target's preparation of its input as a row of fitted facts, and the input that it gives for an image."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from holdfast.core.errors import ImageError
+from holdfast.core.errors import HoldfastError, ImageError
 from holdfast.core.model import Input
 from holdfast.core.pipeline import Pipeline, frame_of
 from holdfast.core.registry import lookup
@@ -14,6 +15,8 @@ from holdfast.core.types import Floats, Image, Size
 from holdfast.diagnose.geometry import ORIENTATIONS, Placement
 
 GREY = (0.299, 0.587, 0.114)
+GREY_709 = (0.2126, 0.7152, 0.0722)
+EXPANDED = np.clip(np.round((np.arange(256) - 16) * (255 / 219)), 0, 255).astype(np.uint8)
 
 Channels: TypeAlias = tuple[tuple[float, float, float], ...]  # weights of red, green and blue, per plane
 
@@ -32,7 +35,9 @@ class Preparation:
     offset: tuple[float, ...]
     pad: tuple[float, ...] = (114.0, 114.0, 114.0)  # level of each plane outside the image
     orientation: int = 1
+    expanded: bool = False  # levels from 16 to 235 of the decoded image are expanded to 0 to 255
     through: Size | None = None  # the image is first resized to this size
+    first: str = ""  # resize to that size; empty: the same as `resize`
     gamma: float = 1.0
     gamma_last: bool = False  # applied to the resized image
     window: tuple[int, int, int, int] | None = None  # cut out first (x, y, x, y), resized to the whole input
@@ -68,6 +73,9 @@ class Target:
         return Size(self.planes.shape[2], self.planes.shape[1])
 
 
+Start: TypeAlias = Callable[[Size, Size, int], Preparation]  # training pipeline for (image, network, planes)
+
+
 def trained(spec: Input, pipeline: Pipeline, image: Size, planes: int = 3) -> Preparation:
     """The preparation that a card and a pipeline state, for an image of that size."""
     frame = frame_of(image, spec)
@@ -101,13 +109,15 @@ def image_levels(target: Target, prep: Preparation, every: int = 1) -> tuple[Flo
     """The levels (h, w, 3) of every n-th row of the image in the network input, and the rows and columns."""
     pixels = target.decoded(prep.decode, prep.colour)
     pixels = np.ascontiguousarray(ORIENTATIONS[prep.orientation](pixels))
+    if prep.expanded:
+        pixels = EXPANDED[pixels]
     if prep.gamma != 1.0 and not prep.gamma_last:
         pixels = np.round(power_curve(np.arange(256), prep.gamma)).astype(np.uint8)[pixels]
     if prep.window is not None:
         left, top, right, bottom = prep.window
         pixels = np.ascontiguousarray(pixels[top:bottom, left:right])
     if prep.through is not None:
-        pixels = lookup("resize", prep.resize)(pixels, prep.through)
+        pixels = lookup("resize", prep.first or prep.resize)(pixels, prep.through)
     at = prep.placement if prep.window is None else Placement(0.0, 0.0, *map(float, prep.size))
     whole = at.rounded()
     if min(whole.width, whole.height) < 1:
@@ -163,3 +173,62 @@ def tensor(target: Target, prep: Preparation) -> Floats:
     planes[:, rows, columns] = np.tensordot(np.array(prep.channels), levels, (1, 2))
     gain, offset = (np.array(values)[:, None, None] for values in (prep.gain, prep.offset))
     return np.asarray(planes * gain + offset)
+
+
+def fitted(
+    target: Target, prep: Preparation, sources: Channels = (), pixels_at_most: int = 60_000
+) -> tuple[Preparation, float]:
+    """The preparation with fitted gain and offset, and the mean difference in levels.
+
+    Each plane keeps its channel unless another one of `sources` fits better. About that many pixels are used.
+    """
+    try:
+        levels, (rows, columns) = image_levels(target, prep)
+    except (HoldfastError, ValueError):
+        return prep, float("inf")
+    values = target.planes[:, rows, columns].reshape(len(target.planes), -1)
+    pixels = levels.reshape(-1, 3)
+    if values.shape[1] != len(pixels) or len(pixels) < 16:
+        return prep, float("inf")
+    every = max(1, len(pixels) // pixels_at_most) | 1  # odd: not always the same columns
+    values, pixels = values[:, ::every], pixels[::every]
+    planes = [_plane(pixels, row, (own, *sources)) for row, own in zip(values, prep.channels, strict=True)]
+    channels = tuple(source for source, *_ in planes)
+    moving = [score for source, *_, score in planes if any(source)]
+    score = float(np.mean(moving)) if moving else float("inf")
+    gains, offsets = tuple(gain for _, gain, _, _ in planes), tuple(offset for _, _, offset, _ in planes)
+    return replace(prep, channels=channels, gain=gains, offset=offsets), score
+
+
+def _plane(
+    pixels: Floats, values: Floats, sources: Channels
+) -> tuple[tuple[float, float, float], float, float, float]:
+    """Source, gain, offset and mean difference in levels of one plane; the first source wins a tie."""
+    if np.ptp(values) <= 1e-9 * max(1.0, float(np.abs(values).max())):
+        return (0.0, 0.0, 0.0), 1.0, float(values[0]), 0.0
+    best = sources[0], 1.0, 0.0, float("inf")
+    for source in dict.fromkeys(sources):
+        levels = pixels @ np.array(source)
+        gain, offset = line(levels, values)
+        far = float(np.abs(values - gain * levels - offset).mean()) / max(abs(gain), 1e-12)
+        if far < 0.995 * best[3] - 1e-9:
+            best = source, gain, offset, far
+    return best
+
+
+def line(levels: Floats, values: Floats) -> tuple[float, float]:
+    """Gain and offset of values over levels by least squares; a second fit leaves out the outliers."""
+    keep = np.ones(len(levels), bool)
+    gain = offset = 0.0
+    for _ in range(2):
+        x, y = levels[keep], values[keep]
+        spread = float(((x - x.mean()) ** 2).sum())
+        if spread == 0.0:
+            return 0.0, float(values.mean())
+        gain = float(((x - x.mean()) * (y - y.mean())).sum()) / spread
+        offset = float(y.mean() - gain * x.mean())
+        far = np.abs(values - gain * levels - offset)
+        keep = far <= 4 * float(np.median(far)) + 1e-9
+        if keep.sum() < 16:
+            break
+    return gain, offset

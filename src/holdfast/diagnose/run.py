@@ -15,8 +15,8 @@ from holdfast.data.open import open_dataset
 from holdfast.diagnose.dump import match_output, match_table, read_dump
 from holdfast.diagnose.layers import LayerDiagnosis, diagnose_layers
 from holdfast.diagnose.options import DiagnoseOptions
-from holdfast.diagnose.predicted import category_classes, read_predictions
-from holdfast.diagnose.predictions import MOST_IMAGES, PredictionDiagnosis, diagnose_predictions
+from holdfast.diagnose.predicted import PredictionDiagnosis, category_classes, read_predictions
+from holdfast.diagnose.predictions import MOST_IMAGES, diagnose_predictions
 from holdfast.diagnose.stages import StageDifference, compare_stages
 from holdfast.diagnose.target import InputDiagnosis, diagnose_input
 from holdfast.engine.manifest import to_plain

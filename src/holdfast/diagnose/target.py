@@ -13,8 +13,9 @@ from holdfast.core.types import Bools, Floats, Image, Size, Tensor
 from holdfast.data.images import sniff
 from holdfast.diagnose.cause import Cause, Comparison
 from holdfast.diagnose.causes import causes_of
-from holdfast.diagnose.fit import Fit, Start, fit, fitted, installed, padded
-from holdfast.diagnose.preparation import Preparation, tensor, trained, turned_size
+from holdfast.diagnose.fit import Fit, fit, padded
+from holdfast.diagnose.moves import installed
+from holdfast.diagnose.preparation import Preparation, Start, fitted, tensor, trained, turned_size
 
 EXPLAINED_MEAN = 0.75  # mean difference in levels of an explained dump, besides its own rounding
 EXPLAINED_SHARE = 0.03  # share of values that may differ by more than OUTLIER levels
@@ -23,7 +24,7 @@ NEEDLESS = 1.1  # a change is dropped if the mean difference without it is at mo
 NEEDLESS_UNEXPLAINED = 2.0
 ONE_LEVEL = 1.05  # largest difference in levels up to which another order of rounding may be the reason
 STAGES = ("decode", "colour", "resize")
-FINER = ("decode", "colour", "resize", "gamma", "gamma_last")
+FINER = ("decode", "colour", "resize", "expanded", "gamma", "gamma_last")
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,9 @@ def simplify(fits: list[Fit], start: Start) -> list[Fit]:
     reverts: list[Callable[[Preparation, Preparation], Preparation]] = [
         lambda prep, want: replace(prep, colour=want.colour),
         lambda prep, want: replace(prep, decode=want.decode),
-        lambda prep, _: replace(prep, through=None),
+        lambda prep, _: replace(prep, expanded=False),
+        lambda prep, _: replace(prep, first=""),
+        lambda prep, _: replace(prep, through=None, first=""),
         lambda prep, _: replace(prep, window=None),
         lambda prep, _: replace(prep, gamma=1.0, gamma_last=False),
         lambda prep, want: replace(prep, resize=want.resize),

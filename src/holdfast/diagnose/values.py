@@ -7,8 +7,7 @@ import numpy as np
 from holdfast.core.pipeline import LETTERBOXES
 from holdfast.core.types import Floats
 from holdfast.diagnose.cause import Cause, Comparison
-from holdfast.diagnose.fit import GREY_709
-from holdfast.diagnose.preparation import GREY, Preparation, power_curve
+from holdfast.diagnose.preparation import GREY, GREY_709, Preparation, power_curve
 
 RGB = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
@@ -19,6 +18,12 @@ def value_causes(c: Comparison) -> Iterator[Cause]:
     """The causes in the values, in the order in which a repair undoes them."""
     prep, want = c.fit.preparation, c.expected
     yield from _channels(prep, want)
+    if prep.expanded:
+        yield Cause(
+            "colour",
+            "The target expands levels from 16 to 235 to the full range, as if the image had limited range.",
+            "Convert colours at full range (as JPEG does), without clipping.",
+        )
     if prep.gamma != 1.0:
         last = " after resizing" if prep.gamma_last else ""
         yield Cause(
@@ -54,7 +59,7 @@ def _channels(prep: Preparation, want: Preparation) -> Iterator[Cause]:
     constant = [k for k, source in enumerate(fed) if not any(source)]
     if constant:
         text = ", ".join(
-            f"channel {k} ({_colour(wanted[k])}) is constant at {prep.offset[k]:.4g}" for k in constant
+            f"channel {k} ({_colour(wanted[k])}) is constant at {prep.offset[k] + 0.0:.4g}" for k in constant
         )
         yield Cause("channels", f"In the target {text}.", "Feed all three channels.")
         fed = tuple(w if not any(f) else f for f, w in zip(fed, wanted, strict=True))

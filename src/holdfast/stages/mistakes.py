@@ -163,6 +163,18 @@ def gamma_brighter(image: Image) -> Image:
     return _curve(1 / 2.2)[image]
 
 
+@stage("colour", **MISTAKE)
+def levels_limited(image: Image) -> Image:
+    """Levels compressed to 16 to 235: limited range where the model wants full range."""
+    return np.round(16 + image * (219 / 255)).astype(np.uint8)
+
+
+@stage("colour", **MISTAKE)
+def levels_expanded(image: Image) -> Image:
+    """Levels from 16 to 235 expanded to 0 to 255 and clipped: full range read as limited range."""
+    return np.clip(np.round((image - 16.0) * (255 / 219)), 0, 255).astype(np.uint8)
+
+
 def _curve(power: float) -> Image:
     """The level of each of the 256 levels after a power."""
     return np.round(255 * (np.arange(256) / 255) ** power).astype(np.uint8)
