@@ -1,7 +1,7 @@
 """Mistakes of a target's preprocessing, made by independent code, and whether `holdfast diagnose` finds them.
 
     python benchmarks/diagnose.py [MISTAKE ...] [--models yolox_nano,efflite0,signs-yolo] [--images 5]
-                                  [--pairs 60] [--jobs 2] [--keep FOLDER]
+                                  [--pairs 20] [--jobs 2] [--keep FOLDER] [--log FILE]
 
 MISTAKE is a name of the table, two names joined by + (both at once), "pairs" (random pairs), "clean" (dumps
 without a mistake) or "unknown" (dumps whose cause is not in the vocabulary); without: all. Every case is one
@@ -13,6 +13,7 @@ unknown           the dump is not explained
 missed            the dump is reported as explained, but a cause is not named
 failed            the diagnosis raises an error
 
+--log appends each outcome to a file; a run with the same code and the same file continues there.
 --keep writes the dumps of all cases that were not answered correctly, with the command to repeat each.
 A full run writes benchmarks/results/diagnose.{json,md}. Models and images are in HOLDFAST_DATA or
 ../shared/data; without them only the embedded model is run, and no results are written.
@@ -23,6 +24,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import functools
+import hashlib
 import itertools
 import json
 import multiprocessing
@@ -267,19 +269,42 @@ def cases_of(wanted: Sequence[str], models: Sequence[str], images: int, pairs: i
             yield Case(name, model, image, parts)
 
 
-def run(cases: Sequence[Case], jobs: int, folder: str, keep: Path | None) -> list[Outcome]:
+def run(
+    cases: Sequence[Case], jobs: int, folder: str, keep: Path | None, log: Path | None = None
+) -> list[Outcome]:
     """The outcomes of all cases in their order; wrong answers are printed as they come."""
-    outcomes: dict[Case, Outcome] = {}
+    outcomes = logged(log)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
-        for future in as_completed([pool.submit(run_case, case, folder, keep) for case in cases]):
-            if (one := future.result()) is None:
-                continue
-            outcomes[one.case] = one
-            if not one.correct:
+        waiting = {pool.submit(run_case, case, folder, keep): case for case in cases if case not in outcomes}
+        for future in as_completed(waiting):
+            one = outcomes[waiting[future]] = future.result()
+            if log is not None:
+                plain = {"code": code(), "case": asdict(waiting[future]), "outcome": one and asdict(one)}
+                with log.open("a") as lines:
+                    lines.write(json.dumps(plain) + "\n")
+            if one is not None and not one.correct:
                 names = "+".join(one.case.names)
                 print(f"{names}, {one.case.model}, {one.image}: {one.outcome}: {one.text}", flush=True)
-    return [outcomes[case] for case in cases if case in outcomes]
+    return [one for case in cases if (one := outcomes[case]) is not None]
+
+
+def logged(log: Path | None) -> dict[Case, Outcome | None]:
+    """The outcomes that the same code has appended to a file; None where the mistake is not visible."""
+    outcomes: dict[Case, Outcome | None] = {}
+    lines = log.read_text().splitlines() if log is not None and log.exists() else ()
+    for plain in map(json.loads, lines):
+        if plain["code"] == code():
+            case = Case(**{**plain["case"], "names": tuple(plain["case"]["names"])})
+            outcomes[case] = plain["outcome"] and Outcome(**{**plain["outcome"], "case": case})
+    return outcomes
+
+
+@functools.cache
+def code() -> str:
+    """A hash of the source code of holdfast and of this benchmark."""
+    files = [*(ROOT / "src" / "holdfast").rglob("*.py"), *(ROOT / "benchmarks").glob("diagnose*.py")]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()
 
 
 def table_of(outcomes: Sequence[Outcome]) -> Table:
@@ -348,9 +373,10 @@ def main() -> None:
     parser.add_argument("mistakes", nargs="*", metavar="MISTAKE")
     parser.add_argument("--models", default=",".join(CLEAN))
     parser.add_argument("--images", type=int, default=5, choices=range(1, 6))
-    parser.add_argument("--pairs", type=int, default=60, help="per model")
+    parser.add_argument("--pairs", type=int, default=20, help="per model")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--log", type=Path)
     options = parser.parse_args()
     models = [name for name in options.models.split(",") if name not in IMAGES or DATA.is_dir()]
     if models != options.models.split(","):
@@ -363,11 +389,11 @@ def main() -> None:
         for name in models:
             check_clean(name, folder)
         cases = list(cases_of(options.mistakes, models, options.images, options.pairs))
-        outcomes = run(cases, options.jobs, folder, options.keep)
+        outcomes = run(cases, options.jobs, folder, options.keep, options.log)
     if not outcomes:
         sys.exit("no dump differs from the model's own input")
     print(to_text(table_of(outcomes)), sentence(summary(outcomes)), sep="\n\n")
-    if not options.mistakes and models == list(CLEAN) and options.images == 5 and options.pairs >= 60:
+    if not options.mistakes and models == list(CLEAN) and options.images == 5 and options.pairs >= 20:
         write(outcomes)
 
 
