@@ -231,6 +231,33 @@ def test_weights_in_a_missing_file(tmp_path):
     assert "are in 'net.data', which is missing; put it next to the model" in refused(path)
 
 
+@pytest.mark.parametrize("place", ["../secret", "/etc/passwd", "data/link"])
+def test_weights_outside_the_folder_of_the_model_are_not_opened(tmp_path, place):
+    (tmp_path / "model" / "data").mkdir(parents=True)
+    path = conv_net(tmp_path / "model" / "net.onnx")
+    (tmp_path / "secret").write_bytes(bytes(4096))
+    (tmp_path / "model" / "data" / "link").symlink_to(tmp_path / "secret")
+    proto = onnx.load(path)
+    weight = proto.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value=place)
+    path.write_bytes(proto.SerializeToString())
+    told = refused(path)
+    assert "are outside the folder of the model" in told
+    assert "secret" not in told
+
+
+def test_a_cache_of_links_keeps_the_model_and_its_weights_in_one_other_folder(tmp_path):
+    for folder in ("blobs", "snapshot"):
+        (tmp_path / folder).mkdir()
+    path = conv_net(tmp_path / "blobs" / "net.onnx")
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="net.data", size_threshold=0)
+    for name in ("net.onnx", "net.data"):
+        (tmp_path / "snapshot" / name).symlink_to(tmp_path / "blobs" / name)
+    assert inspect(tmp_path / "snapshot" / "net.onnx").parameters == 432
+
+
 def test_the_hash_follows_weights_kept_beside_the_model(tmp_path):
     path = conv_net(tmp_path / "net.onnx")
     onnx.save(onnx.load(path), path, save_as_external_data=True, location="net.data", size_threshold=0)

@@ -76,7 +76,10 @@ def inspect(path: Path) -> ModelInfo:
 def info_of(path: Path, proto: Any) -> ModelInfo:
     """What is inside a parsed ONNX file."""
     graph = proto.graph
-    content, files = of_bytes(read_onnx(path)), [of_file(path.parent / f) for f in sorted(_external(proto))]
+    content, files = (
+        of_bytes(read_onnx(path)),
+        [of_file(path.parent / f) for f in sorted(external_files(proto))],
+    )
     # scales, zero points and shapes are no parameters
     settings = settings_of(proto)
     stored = [w for w in graph.initializer if w.data_type not in _SHAPES]
@@ -154,11 +157,25 @@ def load_proto(path: Path) -> Any:
     proto = read_proto(path)
     _check_domains(path, proto)
     _check_version(path, proto)
-    for file, weight in _external(proto).items():
-        if not (path.parent / file).is_file():
-            missing = f"the weights of {weight!r} are in {file!r}, which is missing"
-            raise ModelError(f"{path}: {missing}; put it next to the model")
+    for file, weight in external_files(proto).items():
+        _check_inside(path, file, weight)
     return proto
+
+
+def _check_inside(path: Path, file: str, weight: str) -> None:
+    """Raise ModelError unless a file of weights exists and is in the folder of the model.
+
+    Both may be links, as in caches that keep all content in another folder.
+    """
+    where = path.parent / file
+    folders = (path.parent.resolve(), path.resolve().parent)
+    climbs = Path(file).is_absolute() or ".." in Path(file).parts
+    if climbs or not any(where.resolve().is_relative_to(folder) for folder in folders):
+        outside = f"the weights of {weight!r} are outside the folder of the model"
+        raise ModelError(f"{path}: {outside}; put them next to the model and save it again")
+    if not where.is_file():
+        missing = f"the weights of {weight!r} are in {file!r}, which is missing"
+        raise ModelError(f"{path}: {missing}; put it next to the model")
 
 
 def read_proto(path: Path) -> Any:
@@ -222,9 +239,22 @@ def _check_version(path: Path, proto: Any) -> None:
         raise ModelError(f"{path}: {newer}; {advice} ({condense(problem)})") from None
 
 
-def _external(proto: Any) -> dict[str, str]:
-    """The files next to the model that contain weights, each with the name of one such weight."""
-    return {e.value: w.name for w in proto.graph.initializer for e in w.external_data if e.key == "location"}
+def external_files(proto: Any) -> dict[str, str]:
+    """The files that contain weights of a model, each with the name of one such weight."""
+    return {e.value: w.name for w in tensors_of(proto) for e in w.external_data if e.key == "location"}
+
+
+def tensors_of(message: Any) -> Iterator[Any]:
+    """Every tensor in a protobuf message, at any depth."""
+    stack = [message]
+    while stack:
+        current = stack.pop()
+        if current.DESCRIPTOR.name == "TensorProto":
+            yield current
+            continue
+        for field, value in current.ListFields():
+            if field.message_type is not None:
+                stack.extend([value] if hasattr(value, "DESCRIPTOR") else value)
 
 
 def _tensor(value: Any) -> TensorInfo:

@@ -6,15 +6,15 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from holdfast.core.errors import OutputError
+from holdfast.graph.inspect import tensors_of
 from holdfast.web.guard import check_token
 from holdfast.web.render import Refusal
 
@@ -148,19 +148,6 @@ def _is_model(data: bytes) -> bool:
         return False
     if not model.graph.node or not model.opset_import:
         return False
-    if any(t.data_location == onnx.TensorProto.EXTERNAL or t.external_data for t in _tensors(model)):
+    if any(t.data_location == onnx.TensorProto.EXTERNAL or t.external_data for t in tensors_of(model)):
         raise Refusal("expected a model in one file, got one with external weights", 415)
     return True
-
-
-def _tensors(message: Any) -> Iterator[Any]:
-    """Every tensor in a protobuf message, at any depth."""
-    stack = [message]
-    while stack:
-        current = stack.pop()
-        if current.DESCRIPTOR.name == "TensorProto":
-            yield current
-            continue
-        for field, value in current.ListFields():
-            if field.message_type is not None:
-                stack.extend([value] if hasattr(value, "DESCRIPTOR") else value)

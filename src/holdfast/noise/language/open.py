@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.core.errors import DataError, ModelError, UnknownName
 from holdfast.core.fingerprint import of, of_file
 from holdfast.core.model import read_onnx
-from holdfast.graph.inspect import load_proto
+from holdfast.graph.inspect import external_files, load_proto
 from holdfast.graph.nodes import needed, part_of
 from holdfast.graph.session import condense, open_session
 from holdfast.noise.language.graph import CausalGraph, Runner, causal_graph, feeds_of
@@ -169,8 +169,7 @@ def language_subject(file: Path) -> LanguageSubject:
     if not file.is_file():
         raise ModelError(f"{file}: no such model file; give the path of an .onnx file")
     proto = load_proto(file)
-    locations = {e.value for w in proto.graph.initializer for e in w.external_data if e.key == "location"}
-    weights = [file, *(file.parent / name for name in sorted(locations))]
+    weights = [file, *(file.parent / name for name in sorted(external_files(proto)))]
     tokenizer = find_tokenizer(file)
     home = file.parent.resolve()  # the file itself may be a link: caches keep the content elsewhere
     folders = dict.fromkeys([home, home.parent, tokenizer.parent])
