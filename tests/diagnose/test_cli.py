@@ -50,6 +50,12 @@ def test_a_dump_is_explained_in_terminal_json_and_page(holdfast, tiny, picture, 
     assert "The target feeds BGR; the model wants RGB." in page
 
 
+def test_the_exif_option_needs_a_dump_of_the_input(holdfast, tiny):
+    done = holdfast("diagnose", *tiny, "--deploy", "decode=zune", "--train-exif")
+    assert done.code == 2
+    assert "--train-exif: expected --input" in done.err
+
+
 def test_a_folder_of_dumps_has_the_names_of_the_images(holdfast, tiny, tmp_path):
     from holdfast.core.pipeline import open_preparation, pipeline_of
     from holdfast.graph.load import load_model

@@ -174,16 +174,38 @@ def test_noise_another_image_and_a_covered_half_are_not_explained():
     assert result.remainder.where == "in the left half"
 
 
-def test_an_applied_exif_orientation_is_named():
+@pytest.mark.parametrize("tag", [3, 6, 8])
+def test_an_exif_orientation_is_applied_or_ignored_by_mistake(tag):
     exif = Pictures.Exif()
-    exif[0x0112] = 6
+    exif[0x0112] = tag
     data = encoded(IMAGE, "JPEG", quality=95, exif=exif)
     stored = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
-    turned = cv2.rotate(stored, cv2.ROTATE_90_CLOCKWISE)
-    result = diagnose_input(model_of(), [data], [nchw(letterbox(turned))])
+    upright = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    as_stored, applied = nchw(letterbox(stored)), nchw(letterbox(upright))
+
+    result = diagnose_input(model_of(), [data], [applied])
     assert [cause.kind for cause in result.causes] == ["orientation"]
-    assert "EXIF orientation 6" in result.causes[0].sentence
-    assert diagnose_input(model_of(), [data], [nchw(letterbox(stored))]).causes == ()
+    assert f"The target applies the EXIF orientation {tag}" in result.causes[0].sentence
+    result = diagnose_input(model_of(), [data], [as_stored])
+    assert result.causes == ()
+    assert f"The file has the EXIF orientation {tag}" in result.verdict
+    assert "repeat with --train-exif" in result.verdict
+
+    result = diagnose_input(model_of(), [data], [as_stored], train_exif=True)
+    assert [cause.kind for cause in result.causes] == ["orientation"]
+    assert f"The target ignores the EXIF orientation {tag}" in result.causes[0].sentence
+    assert result.remainder.largest < 0.01
+    result = diagnose_input(model_of(), [data], [applied], train_exif=True)
+    assert (result.causes, result.explained, result.note) == ((), True, "")
+
+
+def test_an_exif_orientation_of_the_second_image_is_named():
+    exif = Pictures.Exif()
+    exif[0x0112] = 8
+    files = [encoded(IMAGE), encoded(scene(seed=4), exif=exif)]
+    turned = cv2.rotate(scene(seed=4), cv2.ROTATE_90_COUNTERCLOCKWISE)
+    result = diagnose_input(model_of(), files, [nchw(BOX), nchw(letterbox(turned))])
+    assert ["EXIF orientation 8" in cause.sentence for cause in result.causes] == [True]
 
 
 def test_more_dumps_agree_on_one_answer():

@@ -73,6 +73,7 @@ class DiagnoseKeywords(TypedDict, total=False):
     runs: str | Path
     train: str
     deploy: str
+    train_exif: bool
     predictions: str | Path | None
     layers: bool
     json: str | Path | None

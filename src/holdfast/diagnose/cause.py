@@ -36,6 +36,7 @@ class Comparison:
     fit: Fit
     expected: Preparation  # the training pipeline for the image as it was turned and resized before
     exif: int  # orientation in the image file
+    train_exif: bool = False  # the training pipeline applies it
 
     @property
     def tolerance(self) -> float:

@@ -19,6 +19,7 @@ TURNS = {
     7: "transposed along the other diagonal",
     8: "rotated by 90° counterclockwise",
 }
+UNDONE = {6: 8, 8: 6}  # the orientation that undoes one; the others undo themselves
 
 
 def causes_of(comparison: Comparison) -> list[Cause]:
@@ -60,11 +61,18 @@ def _orientation(c: Comparison) -> Iterator[Cause]:
     turn = c.fit.preparation.orientation
     if turn == 1:
         return
-    if c.exif == turn:
+    if c.train_exif and turn == UNDONE.get(c.exif, c.exif):
+        yield Cause(
+            "orientation",
+            f"The target ignores the EXIF orientation {c.exif} of the file; the training applies it.",
+            "Apply the EXIF orientation after decoding.",
+        )
+        return
+    if c.exif == turn and not c.train_exif:
         yield Cause(
             "orientation",
             f"The target applies the EXIF orientation {c.exif} of the file; the training pipeline does not.",
-            "Decode without applying the EXIF orientation, or train with it.",
+            "Decode without applying the EXIF orientation; if the training applies it, use --train-exif.",
         )
         return
     kind = "flip" if turn in (2, 4) else "orientation"

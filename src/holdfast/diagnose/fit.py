@@ -92,12 +92,12 @@ def _orders(image: Floats, batch: int, index: int) -> Iterator[Reading]:
             yield Reading("nhwc holding nchw", image.reshape(3, *image.shape[:2]), batch, index)
 
 
-def fit(data: bytes, dump: Tensor, spec: Input, start: Start) -> Fit:
-    """The preparation that gives the dump most nearly."""
+def fit(data: bytes, dump: Tensor, spec: Input, start: Start, exif: int = 1) -> Fit:
+    """The preparation that gives the dump most nearly; `exif`: orientation that the training applies."""
     step = float(np.finfo(dump.dtype).eps * max(np.abs(dump).max(), 1e-30)) if dump.dtype.kind == "f" else 0.5
     possible = readings(dump, spec)
     first = start(spec.size, spec.size, possible[0].planes.shape[0])
-    probe = Target(data, possible[0].planes)
+    probe = Target(data, possible[0].planes, exif=exif)
     pixels = probe.decoded(first.decode, first.colour)
     image = Size(pixels.shape[1], pixels.shape[0])
     plane = brightness(np.moveaxis(pixels.astype(np.float64), 2, 0))
@@ -115,7 +115,7 @@ def fit(data: bytes, dump: Tensor, spec: Input, start: Start) -> Fit:
     reading, found = max(matches, key=lambda match: match[1][0].correlation)
     if found[0].correlation < UNRELATED:  # no order of the values shows the image: read it as its shape says
         reading = possible[0]
-    target = Target(data, reading.planes, step, probe.pixels)
+    target = Target(data, reading.planes, step, probe.pixels, exif)
     begin = start(image, target.size, len(reading.planes))
     best = min((fitted(target, one, SOURCES) for one in _starts(begin, found)), key=lambda pair: pair[1])
     related = found[0].correlation >= UNRELATED

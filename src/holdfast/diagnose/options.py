@@ -38,6 +38,9 @@ class DiagnoseOptions(
         Path | None,
         Option("Input tensor of the target: a .npy file, or a folder of them with the names of the images."),
     ] = None
+    train_exif: Annotated[
+        bool, Option("The training applies the EXIF orientation of images (cv2.imread does). With --input.")
+    ] = False
     predictions: Annotated[
         Path | None,
         Option("Predictions of the target: COCO results (JSON), or a file of evaluate --predictions-out."),

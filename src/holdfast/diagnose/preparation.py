@@ -58,12 +58,14 @@ class Target:
     planes: Floats
     rounding: float = 0.0  # largest rounding error of a value of the dump, in the dump's unit
     pixels: dict[tuple[str, str], Image] = field(default_factory=dict)
+    exif: int = 1  # orientation that the training pipeline applies to the decoded image
 
     def decoded(self, decode: str, colour: str) -> Image:
         """The pixels (h, w, 3) after a decoder and a colour stage."""
         if (decode, colour) not in self.pixels:
             if (decode, "") not in self.pixels:
-                self.pixels[decode, ""] = lookup("decode", decode)(self.data)
+                stored = lookup("decode", decode)(self.data)
+                self.pixels[decode, ""] = np.ascontiguousarray(ORIENTATIONS[self.exif](stored))
             self.pixels[decode, colour] = lookup("colour", colour)(self.pixels[decode, ""])
         return self.pixels[decode, colour]
 

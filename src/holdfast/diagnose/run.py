@@ -254,6 +254,8 @@ def diagnose(
             "expected --deploy OPTIONS, or a file of the target: --input FILE.npy, --output FILE.npy or "
             "--predictions FILE.json"
         )
+    if options.train_exif and not options.input:
+        raise InputError("--train-exif: expected --input, a dump of the target's input")
     if options.layers and not options.deploy:
         raise InputError("--layers: expected --deploy with a precision or a runtime")
     path = Path(options.data)
@@ -312,7 +314,8 @@ def _diagnose_inputs(options: DiagnoseOptions, subject: EvaluationPlan | None) -
     pairs = list(spread(pairs, min(MOST_DUMPS, len(pairs))))
     train = _pipeline_of(pipeline_of(plan.model.card), options.train, plan.model)
     images, dumps = [entry.load().data for entry, _ in pairs], [read_dump(path) for _, path in pairs]
-    return Diagnosis(input=diagnose_input(plan.model, images, dumps, train))
+    found = diagnose_input(plan.model, images, dumps, train, train_exif=options.train_exif)
+    return Diagnosis(input=found)
 
 
 def _diagnose_image(options: DiagnoseOptions, loaded: Model, entry: SingleImage) -> Diagnosis:
@@ -339,7 +342,9 @@ def _diagnose_image(options: DiagnoseOptions, loaded: Model, entry: SingleImage)
         if options.layers:
             found = replace(found, layers=diagnose_layers(loaded, *both, [data], options.deploy))
     if options.input:
-        found = replace(found, input=diagnose_input(loaded, [data], [read_dump(options.input)], train))
+        dump = read_dump(options.input)
+        fed = diagnose_input(loaded, [data], [dump], train, train_exif=options.train_exif)
+        found = replace(found, input=fed)
     if options.predictions:
         alone = Dataset(entry.name, "picture", loaded.card.task, loaded.card.classes, (entry,))
         found = replace(found, predictions=_diagnose_predictions(options, loaded, alone).predictions)

@@ -1,6 +1,6 @@
 """Diagnosis of a target from dumps of its input: causes, repairs, and the remaining difference."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -60,6 +60,7 @@ class InputDiagnosis:
     remainder: Remainder
     dumps: int
     pictures: Pictures
+    note: str = ""
 
     @property
     def verdict(self) -> str:
@@ -83,7 +84,7 @@ class InputDiagnosis:
             lead = "What remains is small" if self.explained else "What remains is not explained"
             rest = f"on average {left.mean:.2f} of 255 levels, at most {left.largest:.0f}, {left.where}"
             lines.append(f"{lead}: {rest}.")
-        return lines
+        return [*lines, self.note] if self.note else lines
 
     def to_dict(self) -> dict[str, Any]:
         """All but the pictures, as plain values."""
@@ -108,9 +109,17 @@ def size(value: float) -> str:
 
 
 def diagnose_input(
-    model: Model, images: Sequence[bytes], dumps: Sequence[Tensor], train: Pipeline | None = None
+    model: Model,
+    images: Sequence[bytes],
+    dumps: Sequence[Tensor],
+    train: Pipeline | None = None,
+    *,
+    train_exif: bool = False,
 ) -> InputDiagnosis:
-    """Explain the dumped inputs of a target (one per image) by differences from the training pipeline."""
+    """Explain the dumped inputs of a target (one per image) by differences from the training pipeline.
+
+    Pipelines take pixels as stored; with `train_exif` the training applies the EXIF orientation of the files.
+    """
     spec, pipeline = model.card.input, train or pipeline_of(model.card)
 
     def start(image: Size, net: Size, planes: int) -> Preparation:
@@ -120,7 +129,7 @@ def diagnose_input(
     used: list[tuple[bytes, Tensor]] = []  # of dumps that can be compared with their image
     for data, dump in zip(images, dumps, strict=True):
         try:
-            fits.append(fit(data, dump, spec, start))
+            fits.append(fit(data, dump, spec, start, sniff(data).exif_orientation if train_exif else 1))
             used.append((data, dump))
         except HoldfastError:
             if len(images) == 1:
@@ -128,13 +137,16 @@ def diagnose_input(
     if not fits:
         raise InputError(f"none of the {len(images)} dumps can be compared with its image")
     fits = simplify(agree(fits), start)
-    found = fits[0]
+    turned = [k for k, one in enumerate(fits) if one.preparation.orientation != 1]
+    shown = turned[0] if turned else 0  # an EXIF orientation concerns some of the files
+    found = fits[shown]
     comparison = Comparison(
         spec=spec,
-        dtype=str(used[0][1].dtype),
+        dtype=str(used[shown][1].dtype),
         fit=found,
         expected=expected(start, found),
-        exif=sniff(used[0][0]).exif_orientation,
+        exif=sniff(used[shown][0]).exif_orientation,
+        train_exif=train_exif,
     )
     leftover = remainder(fits)
     explained = is_explained(leftover, found)
@@ -159,6 +171,19 @@ def diagnose_input(
         remainder=leftover,
         dumps=len(fits),
         pictures=_pictures(found, start),
+        note="" if train_exif or turned else exif_note(data for data, _ in used),
+    )
+
+
+def exif_note(images: Iterable[bytes]) -> str:
+    """A remark if a file that the target takes as stored has an EXIF orientation; empty if none has."""
+    tag = next((tag for data in images if (tag := sniff(data).exif_orientation) != 1), 1)
+    if tag == 1:
+        return ""
+    return (
+        f"The file has the EXIF orientation {tag}; the target takes the pixels as stored, and so does the "
+        "model's pipeline here. If the training applied the orientation (cv2.imread does), this is a "
+        "mistake of the target: repeat with --train-exif."
     )
 
 
