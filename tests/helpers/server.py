@@ -18,14 +18,14 @@ def command(wanted):
     return [sys.executable, fake, str(wanted.runs), wanted.model, wanted.data, mode]
 def ready(address):
     print(json.dumps(address), flush=True)
-serve(Path(root), Path(runs), 0, ready=ready, command=command)
+serve(Path(root), Path(runs), 0, ready=ready, token="--token" in sys.argv, command=command)
 """
 
 
 @contextmanager
-def served(root, runs, script):
+def served(root, runs, script, *options):
     """The server's process and its address; ended at the end."""
-    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(root), str(runs), str(script)]
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(root), str(runs), str(script), *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         line = process.stdout.readline()

@@ -14,6 +14,8 @@ PORT = 8765
 # Writes progress.json as an audit does, ends at once or when the file `go` is there, and leaves an audit.
 FAKE = """
 import json, os, pathlib, sys, time
+from holdfast.core.processes import end_with_stdin
+end_with_stdin()
 runs, model, data, mode = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
 if mode == "fail":
     print("holdfast: net.onnx: expected a model, got <b>nothing</b>")

@@ -1,6 +1,7 @@
 """The page in a real browser: an audit started, watched, finished, opened, compared, cancelled."""
 
 import re
+import socket
 
 import pytest
 
@@ -74,13 +75,14 @@ def test_an_audit_from_the_form_to_its_page_and_two_compared(page, folders, two_
     until(lambda: page.text_content("#announcement") == "No audit is running")
     until(lambda: len(page.query_selector_all("#run-list tbody tr:not(.group)")) == 3)
     page.click("#run-list tbody tr:not(.group) >> nth=0 >> a")
-    assert page.text_content("h1") == "The page of the audit"
+    report = page.frame_locator("iframe")
+    assert report.locator("h1").text_content() == "The page of the audit"
     page.go_back()
     for number in (0, 1):
         page.check(f"#run-list tbody tr:not(.group) >> nth={number} >> input")
     page.click("#run-list button")
     page.wait_for_url(re.compile("/compare"))
-    assert "net" in page.text_content("h1")
+    assert "net" in report.locator("h1").first.text_content()
 
 
 def test_one_is_cancelled_while_it_runs(page, folders):
@@ -121,8 +123,35 @@ def test_hostile_names_stay_text_and_hostile_pages_stay_alone(page, folders, two
     assert page.title() == "Runs – holdfast"
     other = page.context.new_page()
     other.goto(page.url + page.get_attribute("#run-list tbody a >> nth=0", "href").lstrip("/"))
-    until(lambda: other.title() != "quiet")
-    assert other.title() == "alone"
+    report = other.frames[1]
+    until(lambda: report.title() not in ("", "quiet"))
+    assert report.title() == "alone"
+    assert other.title() == "Report – holdfast"
+
+
+@pytest.mark.parametrize(
+    "escape",
+    [
+        "<script>location = ADDRESS</script>",
+        "<script>top.location = ADDRESS</script>",
+        "<script>open(ADDRESS)</script>",
+        "<a href=ADDRESS target=_top>x</a><script>document.links[0].click()</script>",
+        "<a href=ADDRESS>x</a><script>document.links[0].click()</script>",
+        "<meta http-equiv=refresh content='0;url=PLAIN'>",
+    ],
+)
+def test_a_report_cannot_send_its_data_by_navigating(page, two_runs, escape):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(1.0)
+        target = f"http://127.0.0.1:{listener.getsockname()[1]}/?data"
+        markup = escape.replace("ADDRESS", f"'{target}'").replace("PLAIN", target)
+        (two_runs[1] / "report.html").write_text(f"<title>loaded</title>{markup}")
+        page.reload()
+        page.goto(page.url + page.get_attribute("#run-list tbody a >> nth=0", "href").lstrip("/"))
+        page.wait_for_selector("iframe")
+        with pytest.raises(TimeoutError):
+            listener.accept()
+    assert page.title() == "Report – holdfast"
 
 
 def test_another_site_cannot_start_one(page, browser, address, tmp_path):

@@ -1,6 +1,7 @@
 """What the pages show: runs with their headline, names escaped, files below the root, two runs compared."""
 
 import asyncio
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -46,6 +47,7 @@ def test_an_audit_opens_as_the_page_in_its_folder_in_an_origin_of_its_own(site, 
     assert "allow-same-origin" not in policy
     assert "form-action 'none'" in policy
     assert found.headers["cache-control"] == "no-store"
+    assert found.headers["x-frame-options"] == "SAMEORIGIN"
 
 
 def test_an_audit_without_a_page_gets_one(site, two_runs):
@@ -191,6 +193,36 @@ def test_a_damaged_manifest_is_a_line_not_an_error(site, folders):
             found = client.get(f"/run/{key}")
             assert found.status_code == 400
             assert "expected the audit.json" in found.text
+
+
+def test_a_run_whose_files_fail_in_any_way_is_a_line(site, two_runs, monkeypatch):
+    from holdfast.web import run_page
+
+    def fails(run):
+        raise ZeroDivisionError("of a number in the file")
+
+    monkeypatch.setitem(run_page.PAGES, "audit", ("audit.json", fails, "report.html"))
+    with site() as client:
+        found = client.get(f"/run/{keys(client.get('/').text)[0]}")
+    assert found.status_code == 400
+    assert "a file of the run is damaged; run the same command again" in found.text
+
+
+@pytest.mark.skipif(os.name == "nt", reason="named pipes are of Unix")
+def test_pipes_in_the_place_of_files_are_not_waited_for(site, folders, two_runs):
+    started = folders[1] / "started"
+    for folder in (folders[1] / "piped", started / "20260101-000000-000000-00000000"):
+        folder.mkdir(parents=True)
+        for name in ("audit.json", "progress.json", "report.html", "job.json", "log.txt"):
+            os.mkfifo(folder / name)
+    (started / "link").symlink_to(two_runs[0], target_is_directory=True)
+    (two_runs[0] / "job.json").write_text(
+        '{"values": {}, "state": "done", "created": "2026", "note": "", "pid": 0}'
+    )
+    with site() as client:
+        assert client.get("/").status_code == 200
+        assert client.get("/log/20260101-000000-000000-00000000").status_code == 404
+        assert client.get("/log/link").status_code == 404
 
 
 def test_files_are_browsed_and_chosen_with_and_without_script(site):

@@ -41,6 +41,10 @@ def main() -> None:
     """Run one command and exit with its code, one of `core.errors.EXIT_CODES`."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)
+    if "HOLDFAST_END_WITH_STDIN" in os.environ:
+        from holdfast.core.processes import end_with_stdin
+
+        end_with_stdin()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ─ or Δ must not end a run

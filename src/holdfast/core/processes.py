@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+END_WITH_STDIN = "HOLDFAST_END_WITH_STDIN"  # set: the command ends when its standard input closes
 SAFE_PATH = "PYTHONSAFEPATH"  # keeps the working directory off an interpreter's module path
 
 
@@ -97,3 +98,19 @@ def become_worker(parent: int) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def end_with_stdin() -> None:
+    """End this process and its group when standard input closes, if the environment asks for it."""
+    if os.environ.pop(END_WITH_STDIN, "") != "1" or os.name != "posix":
+        return
+
+    def follow() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        for number, seconds in ((signal.SIGINT, 5.0), (signal.SIGKILL, 0.0)):
+            os.killpg(0, number)
+            time.sleep(seconds)
+
+    threading.Thread(target=follow, name="end with stdin", daemon=True).start()

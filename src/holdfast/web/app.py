@@ -1,7 +1,7 @@
 """The web page as a Starlette app: its routes and handlers."""
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlencode
@@ -24,19 +24,29 @@ from holdfast.web.pages import Site
 from holdfast.web.render import Refusal, answer, htmx, render, style
 from holdfast.web.runs import comparison_page, page_of, picture_page, run_of, written_page
 
-# A page of a run is untrusted: it runs in its own origin and cannot load or send anything.
+# A page of a run is untrusted: it runs in its own origin and cannot load or send anything. It is shown in a
+# frame of our own page, whose policy allows the frame no other address: a script in it cannot navigate away.
 RUN_POLICY = (
     "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "img-src data:; media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "img-src data:; media-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 LOG_SHOWN = 64 * 1024  # bytes
 CACHED = {"Cache-Control": "private, max-age=3600"}  # for addresses that contain a hash of the content
 
 
 def app_of(
-    root: Path, runs: Path, *, port: int = 8765, command: Command = command_of, patience: Patience = PATIENCE
+    root: Path,
+    runs: Path,
+    *,
+    port: int = 8765,
+    key: str | None = None,
+    command: Command = command_of,
+    patience: Patience = PATIENCE,
 ) -> Starlette:
-    """The app for the files below `root` and the runs in `runs`, for a server at that port."""
+    """The app for the files below `root` and the runs in `runs`, for a server at that port.
+
+    With a key, only a browser that opened `/?key=…` once is answered.
+    """
     places = Places(root.resolve(), runs.resolve())
     site = Site(places, AuditQueue(places, command, patience), secrets.token_urlsafe(32))
 
@@ -47,7 +57,7 @@ def app_of(
 
     policy = (
         f"default-src 'none'; style-src 'self'; script-src '{integrity(htmx())}'; connect-src 'self'; "
-        "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "img-src 'self' data:; frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
     app = Starlette(
         routes=[
@@ -67,7 +77,7 @@ def app_of(
             Route("/static/style.css", _style),
             Route("/static/htmx.js", _htmx),
         ],
-        middleware=[Middleware(Guard, port=port, policy=policy)],
+        middleware=[Middleware(Guard, port=port, policy=policy, key=key)],
         exception_handlers={HTTPException: _unknown},
         lifespan=lifespan,
     )
@@ -75,9 +85,13 @@ def app_of(
     return app
 
 
-def _sandboxed(text: str) -> Response:
-    """An untrusted page of a run."""
-    return HTMLResponse(text, headers={"Content-Security-Policy": RUN_POLICY})
+def _sandboxed(request: Request, page: Callable[[], str]) -> Response:
+    """An untrusted page of a run: the page itself within a frame, and for a tab our page with that frame."""
+    if request.headers.get("sec-fetch-dest") == "document":
+        address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return HTMLResponse(pages.framed(address))
+    headers = {"Content-Security-Policy": RUN_POLICY, "X-Frame-Options": "SAMEORIGIN"}
+    return HTMLResponse(page(), headers=headers)
 
 
 def _site(request: Request) -> Site:
@@ -128,7 +142,8 @@ def _choose(request: Request) -> Response:
 
 
 def _run(request: Request) -> Response:
-    return _sandboxed(page_of(run_of(_site(request).places.runs, request.path_params["key"])))
+    run = run_of(_site(request).places.runs, request.path_params["key"])
+    return _sandboxed(request, lambda: page_of(run))
 
 
 def _compare(request: Request) -> Response:
@@ -137,7 +152,7 @@ def _compare(request: Request) -> Response:
         raise Refusal(f"expected two runs to compare, got {len(keys)}: select two runs", 400)
     runs = _site(request).places.runs
     older, newer = sorted((run_of(runs, key) for key in keys), key=lambda run: (run.created, run.name))
-    return _sandboxed(comparison_page(older, newer))
+    return _sandboxed(request, lambda: comparison_page(older, newer))
 
 
 def _log(request: Request) -> Response:
@@ -146,10 +161,10 @@ def _log(request: Request) -> Response:
 
 
 def _page(request: Request) -> Response:
-    page = written_page(_site(request).queue.job(request.path_params["key"]).folder)
-    if page is None:
+    text = written_page(_site(request).queue.job(request.path_params["key"]).folder)
+    if text is None:
         raise Refusal("this audit has no page; see its log", 404)
-    return _sandboxed(page)
+    return _sandboxed(request, lambda: text)
 
 
 def _picture(request: Request) -> Response:
@@ -157,7 +172,7 @@ def _picture(request: Request) -> Response:
     path = next((p for p in site.uploaded(*uploads.PICTURES.values()) if p.name == name), None)
     if path is None:
         raise Refusal("no such image; reload the page", 404)
-    return _sandboxed(picture_page(path))
+    return _sandboxed(request, lambda: picture_page(path))
 
 
 async def _start(request: Request) -> Response:

@@ -19,13 +19,15 @@ class ServeOptions(
     runs: Annotated[Path, Option("Folder of the runs.", metavar="FOLDER")] = Path("holdfast-runs")
     port: Annotated[int, Option("Port on this machine (0 = any free one).", least=0, most=65535)] = 8765
     open: Annotated[bool, Option("Open the page in the browser.")] = True
+    token: Annotated[bool, Option("Require the key in the printed address.")] = True
 
 
 def serve(options: ServeOptions) -> None:
     """Show the runs on a local web page: start an audit, watch its progress, compare two runs.
 
-    The server answers only to this machine and reads only ROOT and the runs. Ctrl-C stops it and its
-    audits; completed work is saved.
+    The server answers only to this machine and reads only ROOT and the runs. The printed address contains a
+    key, so that no other user of this machine can open the page. Ctrl-C stops the server and its audits;
+    completed work is saved.
     """
     import threading
     import webbrowser
@@ -42,5 +44,5 @@ def serve(options: ServeOptions) -> None:
         if options.open:  # in a thread, to not wait for the browser
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    run(options.root, options.runs, options.port, ready=ready)
+    run(options.root, options.runs, options.port, ready=ready, token=options.token)
     say("stopped")

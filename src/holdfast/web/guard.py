@@ -1,11 +1,14 @@
-"""Access control: only this machine's browser, from this page. Other requests are rejected before routing."""
+"""Access control: only a browser of this user, from this page. Other requests are rejected before routing."""
 
+import contextlib
 import secrets
 from dataclasses import dataclass
-from urllib.parse import parse_qsl
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, parse_qsl
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from holdfast.core.errors import HoldfastError
@@ -30,6 +33,7 @@ class Guard:
     app: ASGIApp
     port: int
     policy: str  # the content security policy of our own pages
+    key: str | None = None  # of the address that the server printed; None: anybody on this machine may ask
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward the request, or reject it."""
@@ -45,13 +49,16 @@ class Guard:
                 response_started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-store")
                 headers.setdefault("Content-Security-Policy", self.policy)
             await send(message)
 
         try:
             check(scope, self.port)
+            if self.key is not None and not has_cookie(scope, self.port, self.key):
+                await entry(scope, self.port, self.key)(scope, receive, with_headers)
+                return
             await self.app(scope, receive, with_headers)
         except Exception as problem:  # noqa: BLE001 - the last line of defence: no traceback on a page
             line, status = f"internal error, please report it ({type(problem).__name__})", 500
@@ -83,6 +90,36 @@ def check(scope: Scope, port: int) -> None:
         raise Refusal("other sites may link to this page, but not load parts of it", 403)
 
 
+def has_cookie(scope: Scope, port: int, key: str) -> bool:
+    """Whether the request carries the cookie of this server process."""
+    cookies: SimpleCookie = SimpleCookie()
+    for header in Headers(scope=scope).getlist("cookie"):
+        with contextlib.suppress(CookieError):
+            cookies.load(header)
+    given = cookies.get(cookie_name(port))
+    return given is not None and _equal(given.value, key)
+
+
+def cookie_name(port: int) -> str:
+    """The name of the cookie; browsers share cookies between the ports of one host."""
+    return f"holdfast-{port}"
+
+
+def entry(scope: Scope, port: int, key: str) -> Response:
+    """The answer to a request without the cookie: the cookie for the printed address, else a refusal."""
+    given = parse_qs(scope["query_string"].decode("latin-1")).get("key", [""])[0]
+    if scope["path"] != "/" or not _equal(given, key):
+        line = "open the address that `holdfast serve` printed when it started; it contains a key"
+        return answer(scope, line, 403)
+    response = RedirectResponse("/", status_code=303)  # the key leaves the address line
+    response.set_cookie(cookie_name(port), key, httponly=True, samesite="strict", path="/")
+    return response
+
+
+def _equal(given: str, expected: str) -> bool:
+    return secrets.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+
+
 async def form_of(request: Request, token: str) -> list[tuple[str, str]]:
     """The fields of a small form with our token. Raise Refusal if it is too long or the token differs."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
@@ -103,5 +140,5 @@ async def form_of(request: Request, token: str) -> list[tuple[str, str]]:
 
 def check_token(given: str, token: str) -> None:
     """Raise Refusal if the form does not come from this server process."""
-    if not secrets.compare_digest(given.encode("utf-8", "replace"), token.encode()):
+    if not _equal(given, token):
         raise Refusal("this form is from an earlier run of the server; reload the page", 403)

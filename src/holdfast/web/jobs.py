@@ -17,10 +17,11 @@ import orjson
 
 from holdfast.audit.options import AuditOptions
 from holdfast.core.errors import HoldfastError, OutputError
+from holdfast.core.processes import END_WITH_STDIN
 from holdfast.engine.store import printable, to_json, write_atomic
 from holdfast.web.form import Places, command_of, known_values, options_of
 from holdfast.web.render import Refusal
-from holdfast.web.runs import mark_cancelled
+from holdfast.web.runs import LARGEST_PROGRESS, mark_cancelled, read_regular
 
 _STEP = 0.05  # polling interval in seconds
 QUEUE = 5  # maximum number of queued audits
@@ -84,9 +85,7 @@ def _send_signal(process: subprocess.Popen[bytes], number: int) -> None:
 def tail(log: Path, most: int) -> str:
     """The last `most` bytes of a text file; empty if there is none."""
     try:
-        with log.open("rb") as stream:
-            stream.seek(max(0, log.stat().st_size - most))
-            return printable(stream.read(most).decode("utf-8", "replace"))
+        return printable(read_regular(log, most, end=True).decode("utf-8", "replace"))
     except OSError:
         return ""
 
@@ -130,12 +129,12 @@ class AuditQueue:
     def __post_init__(self) -> None:
         """Load the jobs of earlier servers; unfinished ones become `interrupted`."""
         try:
-            folders = sorted((p for p in self.places.started.iterdir() if p.is_dir()), reverse=True)[:HISTORY]
+            folders = [p for p in self.places.started.iterdir() if p.is_dir() and not p.is_symlink()]
         except OSError:
             return
-        for folder in folders:
+        for folder in sorted(folders, reverse=True)[:HISTORY]:
             try:
-                plain = orjson.loads((folder / MANIFEST).read_bytes())
+                plain = orjson.loads(read_regular(folder / MANIFEST, LARGEST_PROGRESS))
                 values = {str(key): str(value) for key, value in plain["values"].items()}
                 created, note = str(plain["created"]), str(plain["note"])
                 job = Job(folder.name, values, folder, created, plain["state"], note=note)
@@ -206,7 +205,8 @@ class AuditQueue:
                 process = subprocess.Popen(
                     self.command(self._options[job.key]),
                     cwd=job.folder,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,  # never written to: its end tells that this server is gone
+                    env=os.environ | {END_WITH_STDIN: "1"},
                     stdout=out,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,  # leads its own process group

@@ -133,6 +133,11 @@ def watching(site: Site) -> str:
     return render("watching.html", now=state, title="Progress", site=site, reload=state.live, **_frame())
 
 
+def framed(address: str) -> str:
+    """Our page around the page at that address, in a frame without access to ours."""
+    return render("frame.html", address=address, **_frame())
+
+
 def run_list(site: Site, text: str) -> str:
     """The runs that match the filter, for htmx."""
     return render("runs.html", now=overview(site, text))

@@ -5,7 +5,7 @@ import hashlib
 import os
 import shlex
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from holdfast.audit.result import PROGRESS
-from holdfast.core.errors import InputError
+from holdfast.core.errors import HoldfastError, InputError
 from holdfast.engine.store import printable, to_json, write_atomic
 from holdfast.metrics.points import lost_text
 from holdfast.web.render import Refusal
@@ -107,7 +107,7 @@ def _headline(path: Path, changed: int, size: int) -> tuple[str, str, str, str]:
     if size > LARGEST_MANIFEST:
         return path.parent.name, modified, "", f"{path.name} is too large"
     try:
-        plain = orjson.loads(path.read_bytes())
+        plain = orjson.loads(read_regular(path, LARGEST_MANIFEST))
         about = plain.get("about", plain)
         kind, number = KINDS[path.name]
         if kind in ("noise", "language", "speech"):
@@ -181,7 +181,8 @@ def page_of(run: Run) -> str:
     if page is not None:
         return page
     newest = max((p.stat().st_mtime_ns for p in run.folder.glob("*.json")), default=0)
-    return _run_page(run.folder, run.kind, newest)
+    with _readable(run):
+        return _run_page(run.folder, run.kind, newest)
 
 
 def comparison_page(first: Run, second: Run) -> str:
@@ -190,23 +191,44 @@ def comparison_page(first: Run, second: Run) -> str:
     from holdfast.compare.run import compare_runs
 
     command = ["holdfast", "compare", printable(str(first.folder)), printable(str(second.folder))]
-    return page(compare_runs(first.folder, second.folder), shlex.join(command))
+    with _readable(first, second):
+        return page(compare_runs(first.folder, second.folder), shlex.join(command))
+
+
+@contextlib.contextmanager
+def _readable(*runs: Run) -> Iterator[None]:
+    """Raise InputError if reading files of these runs fails in any way: anybody may have written them."""
+    try:
+        yield
+    except (HoldfastError, MemoryError):
+        raise
+    except Exception as problem:
+        names = " and ".join(run.name for run in runs)
+        raise InputError(f"{names}: a file of the run is damaged; run the same command again") from problem
 
 
 def written_page(folder: Path) -> str | None:
     """The page in the folder; None if there is none. Symbolic links are not followed."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        handle = os.open(folder / PAGE, flags)
+        data = read_regular(folder / PAGE, LARGEST_PAGE + 1)
     except OSError:
         return None
-    with os.fdopen(handle, "rb") as stream:
-        data = stream.read(LARGEST_PAGE + 1)
     if len(data) > LARGEST_PAGE:
         raise InputError(
             f"{folder.name}: its {PAGE} is larger than {LARGEST_PAGE >> 20} MB; open it from the folder"
         )
     return data.decode("utf-8", "replace")
+
+
+def read_regular(path: Path, most: int, end: bool = False) -> bytes:
+    """At most that many bytes of a regular file, its first or its last. Raise OSError for anything else."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with os.fdopen(os.open(path, flags), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(f"{path.name} is not a regular file")
+        if end:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - most))
+        return stream.read(most)
 
 
 @lru_cache(maxsize=8)
@@ -322,8 +344,7 @@ def alive(pid: int) -> bool:
 
 def _read_progress(folder: Path) -> dict[str, Any]:
     try:
-        with (folder / PROGRESS).open("rb") as stream:
-            plain = orjson.loads(stream.read(LARGEST_PROGRESS))
+        plain = orjson.loads(read_regular(folder / PROGRESS, LARGEST_PROGRESS))
     except (OSError, ValueError):
         return {}
     return plain if isinstance(plain, dict) else {}

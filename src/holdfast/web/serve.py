@@ -1,15 +1,19 @@
 """The server: two loopback sockets, and a shutdown that leaves no process behind."""
 
+import asyncio
 import errno
+import secrets
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.core.errors import InputError, OutputError
 from holdfast.web.app import app_of
@@ -17,17 +21,79 @@ from holdfast.web.form import command_of
 from holdfast.web.jobs import Command
 
 ADDRESSES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+REQUEST_SECONDS = 10.0  # until the next request is complete, or between two parts of a body
+LINGER_SECONDS = 2.0  # for a browser to read the answer before the connection is closed
+WAITING = 50  # connections without a request; with one more, the oldest is closed
+
+
+class _Protocol(H11Protocol):
+    """HTTP that closes connections which send no request, or stop in the middle of one."""
+
+    waiting: ClassVar[dict["_Protocol", asyncio.TimerHandle]] = {}  # oldest first
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect()
+        if len(self.waiting) > WAITING:
+            next(iter(self.waiting)).drop()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.SEND_BODY:
+            if self.conn.their_state is not h11.IDLE:
+                self._complete()
+            else:
+                self._expect()
+        elif self.cycle is None or not self.cycle.response_complete:
+            self._complete()
+            self._expect()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._complete()
+        # The rest of a body that was rejected is read for a moment only.
+        self._expect(LINGER_SECONDS if self.conn.their_state is h11.SEND_BODY else REQUEST_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._complete()
+        super().connection_lost(exc)
+
+    def _expect(self, seconds: float = REQUEST_SECONDS) -> None:
+        """Start the time for the rest of a request, unless it is running."""
+        if self not in self.waiting:
+            self.waiting[self] = self.loop.call_later(seconds, self.drop)
+
+    def _complete(self) -> None:
+        timer = self.waiting.pop(self, None)
+        if timer is not None:
+            timer.cancel()
+
+    def drop(self) -> None:
+        """Close the connection."""
+        self._complete()
+        self.transport.abort()
+
+
 _SETTINGS: dict[str, Any] = {
     "log_level": "critical", "access_log": False, "server_header": False, "proxy_headers": False,
-    "ws": "none", "http": "h11", "loop": "asyncio", "lifespan": "on",
-    "timeout_graceful_shutdown": 2, "limit_concurrency": 100, "timeout_keep_alive": 15,
+    "ws": "none", "http": _Protocol, "loop": "asyncio", "lifespan": "on",
+    "timeout_graceful_shutdown": 2, "limit_concurrency": 100,
 }  # fmt: skip
 
 
 def serve(
-    root: Path, runs: Path, port: int, *, ready: Callable[[str], None], command: Command = command_of
+    root: Path,
+    runs: Path,
+    port: int,
+    *,
+    ready: Callable[[str], None],
+    token: bool = True,
+    command: Command = command_of,
 ) -> None:
-    """Serve until a signal stops the server; call `ready` with the address once it accepts requests."""
+    """Serve until a signal stops the server; call `ready` with the address once it accepts requests.
+
+    With `token` the address contains a secret, and only a browser that opened it is answered.
+    """
     if not root.is_dir():
         raise InputError(f"{root}: expected a folder with models and data, got none")
     if runs.exists() and not runs.is_dir():
@@ -35,8 +101,10 @@ def serve(
     sockets = bound(port)
     try:
         port = sockets[0].getsockname()[1]
-        app = app_of(root, runs, port=port, command=command)
-        server = _Server(uvicorn.Config(app, **_SETTINGS), lambda: ready(f"http://127.0.0.1:{port}/"))
+        key = secrets.token_urlsafe(24) if token else None
+        app = app_of(root, runs, port=port, key=key, command=command)
+        address = f"http://127.0.0.1:{port}/" + (f"?key={key}" if key else "")
+        server = _Server(uvicorn.Config(app, **_SETTINGS), lambda: ready(address))
         with _quietly_stopped(server):
             server.run(sockets)
     finally:
