@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu bench-scale bench-diagnose train train-paper lint docs clean
+.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu bench-scale bench-diagnose fuzz-verify train train-paper lint docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ bench-verify: $(VENV)/.full  ## 60 instances of six VNN-COMP benchmarks at the o
 
 bench-acasxu: $(VENV)/.full  ## all 186 ACAS Xu instances
 	$(BIN)/python benchmarks/verify.py acasxu
+
+fuzz-verify: $(VENV)/.full  ## look for wrong proofs with random small networks (SECONDS=600)
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python tools/fuzz_verify.py --seconds $(or $(SECONDS),600)
 
 bench-diagnose: $(VENV)/.full  ## find mistakes of a target that independent code makes, in its input and in its predictions
 	$(BIN)/python benchmarks/diagnose.py
