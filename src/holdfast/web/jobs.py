@@ -224,6 +224,8 @@ class AuditQueue:
     def _watch(self, key: str, process: subprocess.Popen[bytes], stop: threading.Event) -> None:
         """Wait for the end of the process, or end it, then start the next one."""
         code = follow_process(process, stop, self.patience)
+        if process.stdin is not None:
+            process.stdin.close()
         if stop.is_set():
             mark_cancelled(self.places.runs, process.pid)
         with self._lock:
