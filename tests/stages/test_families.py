@@ -129,8 +129,9 @@ def test_a_label_needs_both_parts():
 
 
 def test_the_families_are_the_papers_and_the_runtime():
-    assert [f.name for f in families()][:9] == [
-        "decode", "resize", "colour", "ceil", "upsample", "precision", "runtime", "boxes", "mistakes",
+    assert [f.name for f in families()][:10] == [
+        "decode", "resize", "colour", "ceil", "upsample", "precision", "runtime", "boxes", "corruptions",
+        "mistakes",
     ]  # fmt: skip
 
 

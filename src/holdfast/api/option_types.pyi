@@ -34,6 +34,7 @@ class NoiseKeywords(TypedDict, total=False):
     only: str | Sequence[str]
     skip: str | Sequence[str]
     all: bool
+    suite: Literal["default", "paper", "corruptions"]
     use: str | Path | Sequence[str | Path]
     calibration: str | DataLike | None
     calibration_images: int

@@ -64,6 +64,11 @@ def noises() -> Iterable[str]:
     return [*(family.name for family in families()), *noise_options()]
 
 
+def noise_selection() -> Iterable[str]:
+    """What `--only` takes: noise families, their options, and the paper's suite."""
+    return [*noises(), "paper"]
+
+
 def missing_library(label: str) -> str:
     """Why a noise option cannot run here; empty if it can."""
     from holdfast.stages.families import option

@@ -41,7 +41,7 @@ class Part:
 # that a lower layer never imports a higher one and heavy modules load only when needed.
 _HOMES: dict[str, tuple[str, ...]] = {
     "decode": ("holdfast.stages.decode",),
-    "colour": ("holdfast.stages.colour", "holdfast.stages.mistakes"),
+    "colour": ("holdfast.stages.colour", "holdfast.stages.mistakes", "holdfast.stages.corruptions"),
     "fit": ("holdfast.stages.normalise", "holdfast.stages.mistakes"),
     "resize": ("holdfast.stages.resize", "holdfast.stages.mistakes"),
     "normalise": ("holdfast.stages.normalise", "holdfast.stages.mistakes"),

@@ -29,6 +29,7 @@ A = TypeVar("A")
 Errors = dict[int, Exception]  # pipeline -> why it has no tensor of this image
 SPARSE = 16  # different pixels mostly differ in every 16th pixel of every 16th row
 SHARD = 25  # images a process gets at a time
+TOGETHER = 48  # pipelines whose pixels of one image are in memory at a time
 SKIPPED = b'"skipped":true'  # in the cell of an image that ended its worker processes
 FATAL = (CardError, ModelError, UnknownName)  # wrong for every image alike
 
@@ -185,8 +186,9 @@ class PipelineWork(Work[Entry, Inference]):
             except InputError as problem:
                 errors = dict.fromkeys(mine, problem)
             else:
-                for tensor in distinct_tensors(mine, self.model.card.input, sample, errors):
-                    state.infer(image, tensor)
+                for together in _parts(mine):
+                    for tensor in distinct_tensors(together, self.model.card.input, sample, errors):
+                        state.infer(image, tensor)
             for n, error in errors.items():
                 state.settle(image, n, entry.name, error)
             if self.fatal and state.problems:
@@ -194,6 +196,13 @@ class PipelineWork(Work[Entry, Inference]):
             for n, record in image.records.items():
                 cell = _cell(record, contents[n], remarks, image.inputs.get(n, ""))
                 yield CellResult(position, n, cell)
+
+
+def _parts(stages: dict[int, InputStages]) -> Iterator[dict[int, InputStages]]:
+    """At most TOGETHER pipelines at a time."""
+    numbers = sorted(stages)
+    for start in range(0, len(numbers), TOGETHER):
+        yield {n: stages[n] for n in numbers[start : start + TOGETHER]}
 
 
 def _cell(

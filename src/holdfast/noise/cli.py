@@ -19,16 +19,16 @@ from holdfast.config.parser import command_line
 from holdfast.engine.execution import each
 from holdfast.evaluate.cli import print_data_notes
 from holdfast.evaluate.options import EvaluationOptions
-from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions, ShowOptions
+from holdfast.noise.options import CombineOptions, ListOptions, NoiseOptions, SelectionOptions, ShowOptions
 
 if TYPE_CHECKING:
     from holdfast.evaluate.run import EvaluationPlan
-    from holdfast.noise.suite import Estimate
+    from holdfast.noise.suite import Estimate, NoiseSelection, SuiteName
     from holdfast.noise.vision.result import ModelNoise, NoiseSuite
     from holdfast.noise.vision.run import NoisePlan, PreparedNoise
     from holdfast.report.tables import Table
 
-_IMAGES_ONLY = ("use", "format", "split", "map", "rule", "classes", "predictions_out", "per_image")
+_IMAGES_ONLY = ("use", "format", "split", "map", "rule", "classes", "predictions_out", "per_image", "suite")
 # Options that a task does not have.
 UNSUPPORTED = {"pictures": (), "language": (*_IMAGES_ONLY, "card"), "speech": _IMAGES_ONLY}
 
@@ -73,7 +73,7 @@ def _images(options: NoiseOptions) -> int:
     began = time.perf_counter()
     suite = suite_of(each(plans, lambda plan: _measure(plan)[1]), plans[0], command_line(options), began)
     write_records(options, run.record_sets(suite, options.runs), plans[0].plan.dataset)
-    per_model = [(tables.options_table(model), tables.families_table(model)) for model in suite.models]
+    per_model = [tables.model_tables(model) for model in suite.models]
     shown = [tables.models_csv(suite)] if options.csv else [*chain(*per_model), tables.models_table(suite)]
     messages = list[str]()
     for model in suite.models:
@@ -183,12 +183,11 @@ def show(options: ShowOptions) -> int:
     from holdfast.core.errors import ImageError, InputError
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
-    from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.show import examples_table, features, noise_examples, save_images, write
     from holdfast.report.tables import to_text
 
     load_user_noise(options.use)
-    selection = NoiseSelection(options.only, options.skip)
+    selection = selection_of(options)
     selection.check()
     note_aliases((*options.only, *options.skip))
     check_outputs({"--out": options.out}, {"--folder": options.folder})
@@ -218,12 +217,11 @@ def plan_for(options: CombineOptions, plan: EvaluationPlan | None = None) -> Noi
     """The noise plan of one model; `plan` is what to evaluate, if it is opened already."""
     from holdfast.data.open import open_dataset
     from holdfast.evaluate.run import evaluation_plan
-    from holdfast.noise.suite import NoiseSelection
     from holdfast.noise.vision.choose import calibration_pool
     from holdfast.noise.vision.run import NoisePlan
 
     load_user_noise(options.use)
-    selection = NoiseSelection(options.only, options.skip, options.all)
+    selection = selection_of(options)
     selection.check()
     plan, count = plan or evaluation_plan(carry(options, EvaluationOptions)), options.calibration_images
     task, source = plan.model.card.task, plan.source
@@ -235,6 +233,16 @@ def plan_for(options: CombineOptions, plan: EvaluationPlan | None = None) -> Noi
     reading = task, source.get("format"), source.get("split")
     part = source.get("images") is not None or "selection" in source
     return NoisePlan(plan, selection, calibration_pool(source["data"], *reading, count, whole=part), count)
+
+
+def selection_of(options: SelectionOptions) -> NoiseSelection:
+    """The selected options; `--only paper` is the same as `--suite paper`."""
+    from holdfast.noise.suite import NoiseSelection
+
+    only = tuple(word for word in options.only if word != "paper")
+    suite: SuiteName = getattr(options, "suite", "default")
+    suite = suite if only == options.only else "paper"
+    return NoiseSelection(only, options.skip, getattr(options, "all", False), suite)
 
 
 def note_aliases(labels: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
@@ -11,17 +11,27 @@ from holdfast.evaluate import options as evaluate
 NOISE = "Noise"
 
 
-def _labels(verb: str, **facts: Any) -> Option:
-    text = f"{verb} these noise families or FAMILY=OPTION, separated by commas or repeated."
-    return Option(text, names=completions.noises, commas=True, **facts)
-
-
 @dataclass(frozen=True, kw_only=True)
 class SelectionOptions(Options, group=NOISE):
     """Which noise options are measured."""
 
-    only: Annotated[tuple[str, ...], _labels("Only", problem=completions.missing_library)] = ()
-    skip: Annotated[tuple[str, ...], _labels("Skip")] = ()
+    only: Annotated[
+        tuple[str, ...],
+        Option(
+            "Only these noise families or FAMILY=OPTION, or paper, separated by commas or repeated.",
+            names=completions.noise_selection,
+            commas=True,
+            problem=completions.missing_library,
+        ),
+    ] = ()
+    skip: Annotated[
+        tuple[str, ...],
+        Option(
+            "Skip these noise families or FAMILY=OPTION, separated by commas or repeated.",
+            names=completions.noises,
+            commas=True,
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +39,16 @@ class AllOptions(SelectionOptions, group=NOISE):
     """Which noise options are measured, including those that run on demand."""
 
     all: Annotated[bool, Option("Also run the options that are off by default.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteNameOptions(Options, group=NOISE):
+    """The set of noise options that --only and --skip choose from."""
+
+    suite: Annotated[
+        Literal["default", "paper", "corruptions"],
+        Option("Default options, those of the SysNoise paper, or default and 15 common corruptions."),
+    ] = "default"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +83,8 @@ class RuleOptions(Options, group=evaluate.SCORING):
 
 @dataclass(frozen=True, kw_only=True)
 class SuiteOptions(
-    AllOptions, UseOptions, CalibrationOptions, RuleOptions, evaluate.ReadingOptions, evaluate.ClassOptions,
-    evaluate.RunOptions, evaluate.StrictOptions, evaluate.PageOptions,
+    AllOptions, SuiteNameOptions, UseOptions, CalibrationOptions, RuleOptions, evaluate.ReadingOptions,
+    evaluate.ClassOptions, evaluate.RunOptions, evaluate.StrictOptions, evaluate.PageOptions,
 ):  # fmt: skip
     """The options that a suite and a combination share."""
 

@@ -22,6 +22,7 @@ from holdfast.graph.session import runtime
 from holdfast.report.tables import Column, Table, many
 from holdfast.stages.families import NoiseOption, families, options
 
+SuiteName: TypeAlias = Literal["default", "paper", "corruptions"]
 Outcome: TypeAlias = Literal["measured", "identical", "no effect", "impossible", "not installed"]
 # Outcomes as they are printed, where that is not the word itself.
 OUTCOMES = {"identical": "identical input", "impossible": "not supported"}
@@ -30,6 +31,9 @@ Item = TypeVar("Item")
 
 REWRITTEN = "rewritten"  # the folder of rewritten models, next to the cells
 PRECISION = "precision"
+CORRUPTIONS = "corruptions"  # the family that the suite of this name adds
+# Families with an eq. of their own in the paper's appendix, of which its tables measure one option.
+PAPER_ONLY = {"colour": "nv12"}
 CALIBRATION_ITEMS = 100  # more change the ranges little, fewer make them jump
 
 
@@ -45,6 +49,7 @@ class NoiseSelection:
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     every: bool = False
+    suite: SuiteName = "default"
 
     def check(self, offered: Sequence[NoiseOption] | None = None, what: str = "noise family") -> None:
         """Raise UnknownName for a family or option that is not offered (default: those of image models)."""
@@ -67,11 +72,19 @@ class NoiseSelection:
         """Whether the option is selected."""
         if option.family in self.skip or set(option.labels) & set(self.skip):
             return False
+        if self.suite == "paper" and not in_paper(option):
+            return False
         if option.on_request:
-            named, wanted = option.family in self.only, True
+            added = self.suite == option.family and not self.only
+            named, wanted = added or option.family in self.only, True
         else:
             named, wanted = not self.only or option.family in self.only, option.default or self.every
         return self.singles_out(option) or (named and wanted)
+
+
+def in_paper(option: NoiseOption) -> bool:
+    """Whether the paper's Tables 2 to 4 measure this option."""
+    return option.paper and PAPER_ONLY.get(option.family, option.name) == option.name
 
 
 @dataclass(frozen=True)

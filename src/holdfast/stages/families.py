@@ -31,7 +31,12 @@ from holdfast.stages.deployed import with_rewrite, with_runtime
 from holdfast.stages.post import BoxPostProcessing
 
 Where: TypeAlias = Literal[
-    "pre-processing", "model inference", "post-processing", "pre- and post-processing", "your own"
+    "pre-processing",
+    "model inference",
+    "post-processing",
+    "pre- and post-processing",
+    "the scene",
+    "your own",
 ]
 TASKS: tuple[Task, ...] = get_args(Task)
 # facts that are copied to an option
@@ -71,6 +76,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("precision", "Precision", "model inference", ("rewrite",), depends=True),
     Family("runtime", "Runtime", "model inference", ("runtime",)),
     Family("boxes", "Post-processing", "post-processing", ("boxes",), ("detect", "single")),
+    Family("corruptions", "Common corruptions", "the scene", ("colour",), depends=True),
     Family("mistakes", "Common mistakes", "pre-processing", ("fit", "normalise", "colour", "resize")),
 )
 

@@ -29,7 +29,13 @@ from holdfast.noise.vision.sweep import Variant
 from holdfast.report.tables import many
 from holdfast.stages.deployed import Calibration, DeployedInference
 from holdfast.stages.families import NoiseOption, applied, families, options
+from holdfast.stages.families import option as by_label
 from holdfast.stages.post import no_effect
+
+# The paper's DALI decodes on a GPU by nvJPEG.
+STAND_IN = {"decode=dali": "decode=no-fancy-upsampling"}
+IN_PLACE = "in place of"  # how the note of such an option begins
+WHY = "DALI decodes on a GPU by nvJPEG, whose default repeats chroma samples as this option does"
 
 ImageCandidate: TypeAlias = Candidate[Variant]
 
@@ -51,6 +57,8 @@ def select_options(context: SuiteContext, selection: NoiseSelection) -> list[Ima
     model, task = context.model, context.model.card.task
     taken = [option for of in families() for option in options(of) if selection.takes(option)]
     candidates: list[ImageCandidate] = []
+    if selection.suite == "paper":
+        candidates += [c for option in taken if (c := substitute(context, option))]
     for option in taken:
         unfit = task_mismatch(option, model)
         if (unfit or option.missing) and selection.singles_out(option):
@@ -60,7 +68,8 @@ def select_options(context: SuiteContext, selection: NoiseSelection) -> list[Ima
         elif not unfit and (candidate := build_variant(context, [option])):
             candidates.append(candidate)
     if candidates:
-        return candidates
+        order = {each.name: place for place, each in enumerate(families())}
+        return sorted(candidates, key=lambda c: order.get(c.option.family, len(order)))
     why = "--only and --skip exclude all"
     if any(task in option.tasks for option in taken):
         why = f"the selected options are already part of the training pipeline of {model.name}"
@@ -68,6 +77,17 @@ def select_options(context: SuiteContext, selection: NoiseSelection) -> list[Ima
         names = ", ".join(sorted({option.family for option in taken}))
         why = f"{names}: not applicable to {model.name}, whose task is {task}"
     raise InputError(f"no noise option is left to run: {why}; see `holdfast noise list`")
+
+
+def substitute(context: SuiteContext, option: NoiseOption) -> ImageCandidate | None:
+    """The option that stands in for one that is not installed, with a note; None if there is no need."""
+    instead = STAND_IN.get(option.label) if option.missing else None
+    if instead is None:
+        return None
+    candidate = build_variant(context, [by_label(instead)])
+    return candidate and dataclasses.replace(
+        candidate, note=f"{IN_PLACE} {option.label}, not installed: {WHY}"
+    )
 
 
 def task_mismatch(option: NoiseOption, model: Model) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path
 from holdfast.evaluate.difference import COUNTED
 from holdfast.metrics.points import facing, interval_text, lost_text, significance
 from holdfast.noise import page as pages
-from holdfast.noise.suite import outcome_text
+from holdfast.noise.suite import CORRUPTIONS, outcome_text
 from holdfast.noise.vision.combine import Combination, CombineStep, describe_combination
+from holdfast.noise.vision.corruptions import corruption_cards, corruption_section, corruption_text
 from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 from holdfast.noise.vision.tables import (
     chance_of,
@@ -32,7 +33,7 @@ _READING = (
 
 def _chart(model: ModelNoise) -> Figure:
     titles = {f.name: f.title for f in families()}
-    names = dict.fromkeys(r.family for r in model.rows)
+    names = dict.fromkeys(r.family for r in model.rows if r.family != CORRUPTIONS or not model.corruptions)
     groups = [ForestGroup(titles.get(n, n), [_point(r) for r in model.of(n)]) for n in names]
     if model.combined is not None:
         groups.append(ForestGroup("Combined", [_point(model.combined, combined=True)]))
@@ -53,7 +54,12 @@ def lead(model: ModelNoise) -> str:
     worst = model.worst
     clean = f"{metric_label(model)} is {100 * model.clean:.2f}"
     text = f"{clean} with the training pipeline (n = {model.images})."
-    measured = [r for r in model.rows if r.outcome == "measured" and not r.hypothetical]
+    if model.corruptions:
+        text += f" {corruption_text(model, metric_label(model))}."
+        if all(r.family == CORRUPTIONS for r in model.rows):
+            return text
+    system = [r for r in model.rows if r.family != CORRUPTIONS]
+    measured = [r for r in system if r.outcome == "measured" and not r.hypothetical]
     if not measured and any(r.moves for r in model.rows):
         return f"{text} Only hypothetical options change it; no product has them."
     if not measured:
@@ -117,7 +123,11 @@ def page(suite: NoiseSuite, combinations: Sequence[Combination] = ()) -> str:
         chance = chance_of(model)
         text = " ".join(filter(None, [lead(model), chance and f"{chance}."]))
         text = text if len(models) > 1 else f"{table.caption}."
-        sections.append(pages.options_section(suite, place, _chart(model), table, text))
+        if model.corruptions:
+            heading = pages.heading(suite, place, "corruptions", "System noise and common corruptions")
+            sections.append(corruption_section(model, metric_label(model), heading))
+        if table.rows:
+            sections.append(pages.options_section(suite, place, _chart(model), table, text))
     images = {m.model: m.images for m in models}
     sections += [combination_section(c, images[c.model]) for c in combinations]
     several = " ".join(f"{m.model}: {lead(m)}" for m in models[:3])
@@ -140,6 +150,7 @@ def page(suite: NoiseSuite, combinations: Sequence[Combination] = ()) -> str:
 def _cards(model: ModelNoise) -> list[Card]:
     metric, worst, combined = metric_label(model), model.worst, model.combined
     cards = [Card(f"clean {metric}", 100 * model.clean, "training pipeline", 2, model.images)]
+    cards += corruption_cards(model, metric)
     if worst is not None and worst.points_lost is not None:
         cards.append(_loss_card("worst option", worst, f"{worst.label}, "))
         counted = f"{COUNTED[model.task][0]} by {worst.label}"

@@ -12,7 +12,16 @@ from holdfast.engine.cells import CellSet
 from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.engine.store import open_store
 from holdfast.metrics.points import lost_text
-from holdfast.noise.suite import OptionRow, Outcome, common_outcome, distinct_rows, excludes_zero
+from holdfast.noise.suite import (
+    CORRUPTIONS,
+    OptionRow,
+    Outcome,
+    SuiteName,
+    common_outcome,
+    distinct_rows,
+    excludes_zero,
+)
+from holdfast.noise.vision.corruptions import CorruptionSummary
 
 if TYPE_CHECKING:
     from holdfast.report.tables import Table
@@ -97,6 +106,8 @@ class ModelNoise:
     items: tuple[str, ...] = field(default=(), repr=False)  # the hash of each image
     alignment: dict[str, Any] = field(default_factory=dict, repr=False)  # as Alignment.to_plain has it
     settings: dict[str, Any] = field(default_factory=dict)  # name of the rule, iou, score
+    corruptions: CorruptionSummary | None = None
+    suite: SuiteName = "default"
     store: str = ""  # of --store; empty: the cells next to the run
 
     def cells(self, folder: Path, row: NoiseRow | None = None) -> CellSet:
@@ -115,9 +126,9 @@ class ModelNoise:
     def worst(self) -> NoiseRow | None:
         """The option that loses the most points, of those that change anything; None without one.
 
-        It is an option that some product has, not a hypothetical one.
+        It is an option that some product has, not a hypothetical one, and not a corruption.
         """
-        moving = (r for r in self.rows if r.moves and not r.hypothetical)
+        moving = (r for r in self.rows if r.moves and not r.hypothetical and r.family != CORRUPTIONS)
         return max(moving, key=lambda r: r.harm, default=None)
 
 
@@ -143,7 +154,9 @@ class NoiseSuite(Result):
         """One row per option; of several models, one row per model and one column per family."""
         from holdfast.noise.vision.tables import models_table, options_table
 
-        return options_table(self.models[0]) if len(self.models) == 1 else models_table(self)
+        if len(self.models) > 1 or self.models[0].suite == "paper":
+            return models_table(self)
+        return options_table(self.models[0])
 
     def row(self, label: str, model: str = "") -> NoiseRow:
         """The row of an option such as resize=opencv-nearest, of the first model or the named one."""
@@ -176,14 +189,15 @@ class NoiseSuite(Result):
         return page(self)
 
 
-def summarize_family(rows: Sequence[NoiseRow], family: str) -> FamilySummary:
+def summarize_family(rows: Sequence[NoiseRow], family: str, suite: SuiteName = "default") -> FamilySummary:
     """The summary of a family over the options that products have.
 
-    Options with identical inputs count once, and not at all if they are clean.
+    Options with identical inputs count once, and not at all if they are clean. In the paper's suite every
+    option counts, as in the paper's mean.
     """
     every = [r for r in rows if r.family == family]
     own = [r for r in every if not r.hypothetical]
-    measured = distinct_rows(own)
+    measured = distinct_rows(own) if suite != "paper" else [r for r in own if r.points_lost is not None]
     if not measured:
         words = HYPOTHETICAL if every and not own else common_outcome(own)
         return FamilySummary(family, None, None, "", distinct=0, words=words)
@@ -200,7 +214,9 @@ class _NoiseManifest(Manifest[NoiseSuite]):
         plain = super().to_plain(result)
         for model, noise in zip(plain["models"], result.models, strict=True):
             names = dict.fromkeys(r.family for r in noise.rows)
-            model["families"] = [dataclasses.asdict(summarize_family(noise.rows, name)) for name in names]
+            model["families"] = [
+                dataclasses.asdict(summarize_family(noise.rows, name, noise.suite)) for name in names
+            ]
         return plain
 
 
@@ -212,7 +228,7 @@ def suite_folder(suite: NoiseSuite, runs: Path) -> Path:
     """Where a suite is saved: by its models, its data and the selected options."""
     models = "-".join(m.model for m in suite.models)
     same = [
-        [m.sha256, m.images, m.rule, m.pipeline, m.calibration, [r.label for r in m.rows]]
+        [m.sha256, m.images, m.rule, m.pipeline, m.calibration, [r.label for r in m.rows], m.suite]
         for m in suite.models
     ]
     return folder_of(runs, f"noise-{models}-on-{suite.data}", same)

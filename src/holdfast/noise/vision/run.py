@@ -17,12 +17,13 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import BudgetSpent, DataError, ImageError
 from holdfast.core.model import Task
 from holdfast.core.pipeline import Noise, pipeline_of
+from holdfast.core.types import Floats
 from holdfast.engine.execution import current
 from holdfast.engine.pipelines import read_records
 from holdfast.engine.records import FailedImage, to_plain
 from holdfast.engine.store import to_json
 from holdfast.evaluate.classes import Alignment, output_warnings, realign
-from holdfast.evaluate.difference import ScoredRun, compare, scored_run
+from holdfast.evaluate.difference import ScoredRun, bootstrap_values, compare, scored_run
 from holdfast.evaluate.per_image import RecordSet
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, alignment_of, settings_plain
@@ -30,6 +31,7 @@ from holdfast.evaluate.score import Settings
 from holdfast.noise import suite
 from holdfast.noise.suite import Watch
 from holdfast.noise.vision import choose, sweep
+from holdfast.noise.vision.corruptions import summarize
 from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.stages.deployed import Calibration, DeployedInference
@@ -38,7 +40,8 @@ from holdfast.stages.families import NoiseOption
 SAMPLE = 6  # images an estimate runs: enough to time, few enough to wait for
 OWN = "own"  # the family of noises passed as functions
 IDENTICAL = "all predictions are identical"
-NOT_COMBINED = ("runtime",)  # families that are not part of Combined: the paper's table has none of them
+NOT_COMBINED = ("runtime", suite.CORRUPTIONS)  # not part of Combined: the paper's table has none of them
+PREFERRED = ("int8-minmax", "offset")  # what Combined takes of a family whose options lose equally much
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ def measure(prepared: PreparedNoise, watch: Watch = suite.no_progress, together:
     prepared = prepared.first(results[CLEAN].images)
     builder = _RowBuilder(prepared, results[CLEAN])
     rows = tuple(builder.row(candidate, results) for candidate in prepared.candidates)
-    chosen = worst_options(rows, prepared.options) if together else []
+    chosen = worst_options(rows, prepared.options, prepared.noise.selection.suite) if together else []
     worst = choose.build_variant(prepared.context, chosen) if len(chosen) > 1 else None
     combined = None
     if worst is not None:
@@ -157,6 +160,7 @@ class _RowBuilder:
             raise DataError(f"none of the {len(records)} images could be evaluated; first {records[0]}")
         self.clean = scored_run(prepared.noise.plan, prepared.alignment, records)
         self.predictions = _predictions_hash(self.clean)
+        self.corrupted: dict[str, Floats] = {}  # the metric and its draws under each corruption
         self.variants: dict[str, str] = {}  # the first option of each family, inputs and stages
 
     @functools.cached_property
@@ -171,7 +175,10 @@ class _RowBuilder:
 
     def row(self, candidate: choose.ImageCandidate, results: Mapping[str, SweepResult]) -> NoiseRow:
         """The row of an option from its finished cells."""
-        return replace(self._row(candidate, results), hypothetical=candidate.option.hypothetical)
+        row, note = self._row(candidate, results), candidate.note
+        if note.startswith(choose.IN_PLACE) and row.note != note:
+            row = replace(row, note=f"{note}; {row.note}")
+        return replace(row, hypothetical=candidate.option.hypothetical)
 
     def _row(self, candidate: choose.ImageCandidate, results: Mapping[str, SweepResult]) -> NoiseRow:
         name, family, variant = candidate.option.name, candidate.option.family, candidate.variant
@@ -192,6 +199,8 @@ class _RowBuilder:
         after = scored_run(plan, self.prepared.alignment, cells.records)
         difference = compare(self.clean, after, replicates=self.prepared.noise.replicates)
         lost = difference.points_lost
+        if family == suite.CORRUPTIONS and difference.images == self.clean.images:
+            self.corrupted[name] = self._draws(after)
         pipeline, clean = variant.pipeline, context.clean
         identical = same == common and (pipeline.infer, pipeline.post) == (clean.infer, clean.post)
         kind = fingerprint.of([family, cells.inputs, pipeline.infer, pipeline.post])
@@ -217,6 +226,10 @@ class _RowBuilder:
             skipped=tuple(n for n, e in enumerate(plan.dataset.entries) if e.name in variant.without),
         )
 
+    def _draws(self, side: ScoredRun) -> Floats:
+        names = [record.name for record in self.clean.records]
+        return bootstrap_values(side, names, replicates=self.prepared.noise.replicates)
+
     def _note(self, candidate: choose.ImageCandidate, identical: bool) -> str:
         if not identical:
             return candidate.note
@@ -230,6 +243,9 @@ class _RowBuilder:
         plan, context, cells = self.prepared.noise.plan, self.prepared.context, self.result.cells
         alignment, records = self.prepared.alignment, self.cells.records
         infers = [variant.pipeline.infer for variant in self.prepared.variants]
+        corruptions = None
+        if self.corrupted:
+            corruptions = summarize(self._draws(self.clean), self.corrupted, self.clean.images)
         calibrated = any(isinstance(infer, DeployedInference) and infer.calibrated for infer in infers)
         return ModelNoise(
             model=plan.model.name,
@@ -250,6 +266,8 @@ class _RowBuilder:
             items=cells.items if cells else (),
             alignment=alignment.to_plain(),
             settings=settings_plain(plan.settings),
+            corruptions=corruptions,
+            suite=self.prepared.noise.selection.suite,
             store=current().store,
         )
 
@@ -273,13 +291,19 @@ def record_sets(suite: NoiseSuite, runs: Path, *, clean: bool = True) -> Iterato
             yield RecordSet(records, task, alignment.names, settings, {**labels, "option": option})
 
 
-def worst_options(rows: Sequence[NoiseRow], known: Mapping[str, NoiseOption]) -> list[NoiseOption]:
-    """The option of each family that loses the most points, as Combined has it.
+def worst_options(
+    rows: Sequence[NoiseRow], known: Mapping[str, NoiseOption], name: suite.SuiteName = "default"
+) -> list[NoiseOption]:
+    """The option of each family that loses the most points, as Combined has it; of equals int8 and offset.
 
-    Runtimes and hypothetical options are not part of it.
+    Runtimes, corruptions and hypothetical options are not part of it. The paper's suite combines all
+    families, also those whose options alone change no prediction.
     """
-    measured = (r for r in rows if r.outcome == "measured" and r.points_lost is not None)
+    outcomes = ("measured", "no effect") if name == "paper" else ("measured",)
+    measured = (r for r in rows if r.outcome in outcomes and r.points_lost is not None)
     combined = [r for r in measured if r.family not in NOT_COMBINED and not r.hypothetical]
+    order = {family: place for place, family in enumerate(dict.fromkeys(r.family for r in combined))}
+    combined.sort(key=lambda r: (order[r.family], r.option not in PREFERRED))
     return [known[row.label] for row in suite.worst_per_group(combined, lambda row: row.family)]
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from holdfast.evaluate.difference import COUNTED
 from holdfast.metrics.points import chance_text, interval_text
-from holdfast.noise.suite import OUTCOMES, outcome_text
+from holdfast.noise.suite import CORRUPTIONS, OUTCOMES, outcome_text
+from holdfast.noise.vision.choose import IN_PLACE
 from holdfast.noise.vision.combine import Combination, CombineStep
+from holdfast.noise.vision.corruptions import corruption_table
 from holdfast.noise.vision.result import (
     HYPOTHETICAL,
     FamilySummary,
@@ -21,6 +23,23 @@ from holdfast.stages.families import families
 
 METRICS = {"top1": "top-1", "AP": "AP", "mAP": "mAP", "mIoU": "mIoU", "iou_equal": "IoU × class"}
 _ORDER = "decode resize colour upsample precision ceil boxes runtime"  # of columns, as in the paper's tables
+# Tables 2, 3 and 4 of the paper: columns in order.
+PAPER_TABLES = {"classify": "Table 2", "detect": "Table 3", "segment": "Table 4"}
+PAPER_COLUMNS = {
+    "classify": ("decode", "resize", "colour", "FP16", "INT8", "ceil"),
+    "detect": ("decode", "resize", "colour", "upsample", "INT8", "ceil", "boxes"),
+    "segment": ("decode", "resize", "colour", "upsample", "INT8", "ceil"),
+}
+PAPER_TITLES = {
+    "decode": "Decode",
+    "resize": "Resize",
+    "colour": "Color Mode",
+    "FP16": "FP16",
+    "INT8": "INT8",
+    "ceil": "Ceil Mode",
+    "upsample": "Upsample",
+    "boxes": "Post-processing",
+}
 _NOT_RUN = ("not installed", "impossible")
 
 
@@ -52,11 +71,14 @@ def family_title(group: str) -> str:
 
 def family_summaries(model: ModelNoise, groups: Sequence[str]) -> list[FamilySummary]:
     """The line of every column of one model."""
-    return [summarize_family([r for r in model.rows if r.group == g], _family(g)) for g in groups]
+    rows = [[r for r in model.rows if r.group == group] for group in groups]
+    return [summarize_family(own, _family(g), model.suite) for g, own in zip(groups, rows, strict=True)]
 
 
 def models_table(suite: NoiseSuite) -> Table:
-    """The paper's table: one row per model, mean (worst) points lost by every family."""
+    """One row per model, mean (worst) points lost by every family; the paper's table of its suite."""
+    if suite.models[0].suite == "paper":
+        return paper_table(suite)
     groups = groups_of(suite)
     metrics = ", ".join(dict.fromkeys(metric_label(m) for m in suite.models))
     rows: list[list[Cell]] = []
@@ -75,6 +97,36 @@ def models_table(suite: NoiseSuite) -> Table:
     return Table([*columns, "Combined"], rows, caption)
 
 
+def paper_table(suite: NoiseSuite) -> Table:
+    """Table 2, 3 or 4 of the paper for these models: its columns in its order, a dash where it has one."""
+    task = suite.models[0].task
+    groups = PAPER_COLUMNS.get(task, PAPER_COLUMNS["detect"])
+    rows: list[list[Cell]] = []
+    for model in suite.models:
+        cells = [_mean_worst(family, "-") for family in family_summaries(model, groups)]
+        combined = model.combined.points_lost if model.combined else None
+        rows.append([model.model, 100 * model.clean, *cells, "-" if combined is None else f"{combined:z.2f}"])
+    metric = metric_label(suite.models[0])
+    noted = [r.note for r in suite.models[0].rows if r.note.startswith(IN_PLACE)]
+    heads: list[Column | str] = ["Architecture", Column(f"Trained {metric}", 2)]
+    counts = ", ".join(dict.fromkeys(many(m.images, "image") for m in suite.models))
+    caption = (
+        f"The paper's table ({PAPER_TABLES.get(task, 'its options')}) on {counts} of {suite.data}: {metric}, "
+        "clean − noisy in percentage points; mean (max) of several options, lower is better. "
+        f"{'; '.join(f'decode: no-fancy-upsampling {note}' for note in noted)}"
+    )
+    return Table([*heads, *(PAPER_TITLES[g] for g in groups), "Combined"], rows, caption.strip())
+
+
+def model_tables(model: ModelNoise) -> list[Table]:
+    """The tables of one model: option by option, corruptions, families."""
+    tables = [options_table(model)] if model.corruptions is None else []
+    if model.corruptions:
+        system = options_table(model)
+        tables = [*([system] if system.rows else []), corruption_table(model, metric_label(model))]
+    return [*tables, families_table(model)]
+
+
 def models_csv(suite: NoiseSuite) -> Table:
     """The same as numbers: mean and worst points lost and the worst option of every family."""
     groups = groups_of(suite)
@@ -90,8 +142,10 @@ def models_csv(suite: NoiseSuite) -> Table:
     return table_of(rows)
 
 
-def _mean_worst(family: FamilySummary) -> str:
+def _mean_worst(family: FamilySummary, empty: str = "") -> str:
     if family.mean is None or family.worst is None:
+        if empty:
+            return empty
         shown = family.words in ("identical", "no effect", "impossible", HYPOTHETICAL)
         return OUTCOMES.get(family.words, family.words) if shown else "–"
     worst = f"{family.worst:z.2f}"
@@ -145,12 +199,14 @@ def options_table(model: ModelNoise) -> Table:
         f"Points lost: clean − noisy, in percentage points; not significant if the 95% interval contains 0. "
         f"{chance and f'{chance}. '}{counted.rstrip('.')}"
     )
-    return Table.of([*model.rows, *([combined] if combined else [])], columns, caption)
+    rows = [row for row in model.rows if row.family != CORRUPTIONS or not model.corruptions]
+    return Table.of([*rows, *([combined] if combined else [])], columns, caption)
 
 
 def chance_of(model: ModelNoise) -> str:
     """How many of the options' intervals would exclude 0 by chance, and how many do; empty for one."""
-    return chance_text((r.low, r.high) for r in model.rows if r.outcome == "measured" and not r.alike)
+    rows = [r for r in model.rows if r.family != CORRUPTIONS or not model.corruptions]
+    return chance_text((r.low, r.high) for r in rows if r.outcome == "measured" and not r.alike)
 
 
 def _changed(row: NoiseRow | CombineStep) -> str:
