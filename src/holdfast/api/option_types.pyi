@@ -11,6 +11,8 @@ class EvaluateKeywords(TypedDict, total=False):
     rule: str | None
     iou: float | None
     score: float | None
+    slice_: str | Sequence[str]
+    slice_file: str | Path | None
     card: str | Path | Card | None
     format: str | None
     split: str | None
@@ -42,6 +44,8 @@ class NoiseKeywords(TypedDict, total=False):
     format: str | None
     split: str | None
     images: int | None
+    slice_: str | Sequence[str]
+    slice_file: str | Path | None
     map: Mapping[str, str]
     classes: Literal["all", "common"]
     jobs: int

@@ -26,6 +26,7 @@ from holdfast.evaluate.score import (
     score_files,
     tables,
 )
+from holdfast.evaluate.slices import slice_tables
 from holdfast.metrics.boxes import DetectionTable, TruthTable
 from holdfast.metrics.cocofile import read_predictions, read_truth
 
@@ -136,14 +137,19 @@ def run_plan(plan: EvaluationPlan, options: EvaluateOptions) -> int:
 
 def _print_tables(options: EvaluateOptions, result: Mapping[str, Any]) -> None:
     if options.csv:
-        return options.print_table(csv_table(result))
+        options.print_table(csv_table(result))
+        for table in slice_tables(result.get("slices", ())):
+            say("")
+            options.print_table(table)
+        return
     top = None if options.all_classes else options.top or WORST
     classes = class_table(result, top=top, all_columns=options.markdown or options.latex)
-    for table in filter(None, (headline(result), counts_table(result), classes)):
-        options.print_table(table)
-        if table is not classes:
+    sliced = slice_tables(result.get("slices", ()))
+    for place, table in enumerate(filter(None, (headline(result), counts_table(result), classes, *sliced))):
+        if place:
             say("")
-    return None
+        options.print_table(table)
+    return
 
 
 def _finish(done: Evaluation, folder: Path) -> int:

@@ -179,6 +179,8 @@ class ScoredRun:
     task: Task
     classes: tuple[str, ...] = field(repr=False)
     settings: Settings
+    area: tuple[float, float] | None = None  # of true boxes that count: a slice by size
+    category: int | None = None  # of a segmenter: the class whose IoU is the metric
     computed: dict[Any, Floats] = field(default_factory=dict, repr=False)  # by images, seed and replicates
 
     @property
@@ -363,22 +365,28 @@ def _values(side: ScoredRun, records: Sequence[Record], seed: int, replicates: i
 def _bootstrap(side: ScoredRun, records: Sequence[Any], seed: int, replicates: int) -> Floats:
     rng = generator(seed, "difference")
     if side.task == "segment":
-        return miou_values([r.confusion for r in records], rng, replicates=replicates)
+        tables = [r.confusion for r in records]
+        return miou_values(tables, rng, replicates=replicates, category=side.category)
     if side.task == "detect":
-        matches = match_levels(records, len(side.classes), side.settings)
+        matches = match_levels(records, len(side.classes), side.settings, area=side.area)
         return map_values(matches, side.settings.rule, len(records), rng, replicates=replicates)
     values = _correct("classify", records) if side.task == "classify" else single_outputs(records)[0]
     return mean_values(values.astype(np.float64), rng, replicates=replicates)
 
 
 def match_levels(
-    records: Sequence[Any], classes: int, settings: Settings, levels: Sequence[float] = ()
+    records: Sequence[Any],
+    classes: int,
+    settings: Settings,
+    levels: Sequence[float] = (),
+    area: tuple[float, float] | None = None,
 ) -> list[Matches]:
     """The matches of all detections of the records at each IoU level (default: the levels of the metric)."""
     rule, boxes, images = settings.rule, tables(records), len(records)
     levels = levels or (IOU_THRESHOLDS.tolist() if rule.name == "coco" else [settings.iou])
     prepared = prepare(*boxes, rule, images)
-    return [match(*boxes, rule, x, images=images, classes=classes, prepared=prepared) for x in levels]
+    known: dict[str, Any] = {"images": images, "classes": classes, "prepared": prepared, "area": area}
+    return [match(*boxes, rule, x, **known) for x in levels]
 
 
 def _correct(task: Task, records: Sequence[Any]) -> Bools:

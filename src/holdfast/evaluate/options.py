@@ -105,6 +105,25 @@ class ScoreOptions(Options, group=SCORING):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SliceOptions(Options, group=SCORING):
+    """Parts of the data with numbers of their own."""
+
+    slice_: Annotated[
+        tuple[str, ...],
+        Option(
+            "Also by size, class, brightness, or a column of a CSV file. May be repeated.",
+            metavar="NAME",
+            commas=True,
+            example="size,weather",
+        ),
+    ] = ()
+    slice_file: Annotated[
+        Path | None,
+        Option("CSV file with a column image and others to slice by (default: one in the data's folder)."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class StageOptions(Options, group=EXECUTION):
     """Replaced stages of the pipeline."""
 
@@ -232,6 +251,7 @@ class PageOptions(OutputOptions, group=OUTPUT):
 @dataclass(frozen=True, kw_only=True)
 class EvaluationOptions(
     ScoreOptions,
+    SliceOptions,
     SubjectOptions,
     ClassOptions,
     StageOptions,

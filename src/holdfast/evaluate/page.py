@@ -11,7 +11,18 @@ from holdfast.evaluate.result import Evaluation, RunInfo
 from holdfast.evaluate.score import RANKED_BY
 from holdfast.report.gallery import Picture, WorstImages, gallery
 from holdfast.report.html import SIZE_LIMIT, document, write_page
-from holdfast.report.parts import Alert, Card, Document, Figure, Section, duration, flat, fragment, scroll
+from holdfast.report.parts import (
+    Alert,
+    Card,
+    Document,
+    Figure,
+    Section,
+    duration,
+    flat,
+    fragment,
+    scroll,
+    table_figure,
+)  # fmt: skip
 from holdfast.report.tables import Table, grouped, many, to_html
 
 # Name and description of each known metric; others appear under their own key.
@@ -52,7 +63,7 @@ def page(evaluation: Evaluation, picture: Picture, more: Sequence[Section] = ())
     `more` are sections of other engines on the same model and data; they come before the details.
     """
     parts, worst = task_sections(evaluation)
-    before = [*more, *parts]
+    before = [*more, *parts, *slice_sections(evaluation)]
     after = [s for s in (trouble_section(evaluation), run_section(evaluation)) if s is not None]
     size = len(document(_document(evaluation, [*before, *after])).encode())
     images = [gallery(worst, picture, SIZE_LIMIT - size - 200_000)] if worst.shots else []
@@ -96,6 +107,15 @@ def _document(evaluation: Evaluation, sections: list[Section]) -> Document:
         alerts=alerts(evaluation),
         sections=tuple(sections),
     )
+
+
+def slice_sections(evaluation: Evaluation) -> list[Section]:
+    """The metric on slices of the data, if the run has any."""
+    from holdfast.evaluate.slices import slice_tables
+
+    tables = slice_tables(evaluation.result.get("slices", ()))
+    figures = tuple(table_figure("", table, name=table.caption, wide=True) for table in tables)
+    return [Section("slices", "Slices of the data", figures)] if figures else []
 
 
 def cards(result: dict[str, Any]) -> tuple[tuple[Card, ...], tuple[Card, ...]]:

@@ -32,6 +32,7 @@ from holdfast.evaluate.classes import Alignment, align, output_warnings, realign
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.result import CELLS, Evaluation, RunInfo, identity, save
 from holdfast.evaluate.score import Settings, score_records
+from holdfast.evaluate.slicing import Slicing, open_slicings
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES
 
@@ -51,6 +52,7 @@ class EvaluationPlan:
     strict: bool = False
     common_classes: bool = False
     renames: Mapping[str, str] = field(default_factory=dict)
+    slices: tuple[Slicing, ...] = ()  # parts of the data with numbers of their own
     source: Mapping[str, Any] = field(default_factory=dict)  # how to open the dataset again
     command: str = ""
     shard: int = SHARD  # images per worker at a time
@@ -79,6 +81,7 @@ def evaluation_plan(
         strict=options.strict,
         common_classes=options.classes == "common",
         renames=options.map,
+        slices=open_slicings(options.slice_, options.slice_file, dataset, model.card.task),
         source=dataset.source,
         command=command or command_line(options),
     )
@@ -137,6 +140,10 @@ def evaluate(plan: EvaluationPlan, progress: Progress = silent) -> Evaluation:
     result = score_records(evaluated, plan.model.card.task, alignment.names, plan.settings)
     warnings = output_warnings(plan.model, plan.dataset, pipeline, records, alignment)
     result |= {"warnings": list(warnings)} if warnings else {}
+    if plan.slices:
+        from holdfast.evaluate.slices import evaluation_slices  # here, because it imports this module
+
+        result["slices"] = evaluation_slices(plan, alignment, evaluated)
     about = _about(plan, pipeline, alignment, result["rule"], time.perf_counter() - began)
     about.data["reused_images"] = reused
     remarks = (*warnings, *([alignment.note] if alignment.note else []), *cells.notes)

@@ -167,14 +167,18 @@ def mean_values(values: Floats, rng: Generator, *, replicates: int = 1000) -> Fl
     return np.concatenate([_sum(values[:, None] * w) / n for w in blocks(n, rng, replicates, n)])
 
 
-def miou_values(confusions: Sequence[Ints], rng: Generator, *, replicates: int = 1000) -> Floats:
-    """The mean IoU over classes, from one table of pixels (classes, classes) per image."""
+def miou_values(
+    confusions: Sequence[Ints], rng: Generator, *, replicates: int = 1000, category: int | None = None
+) -> Floats:
+    """The mean IoU over classes, or the IoU of one, from one table of pixels (classes, classes) per image."""
     tables = np.asarray(confusions, np.float64)
     n = len(tables)
     if n == 0:
         raise InputError("expected at least one image for an interval, got none")
     # Sums of integers below 2^53 are exact in floats in any order.
     parts = [np.diagonal(tables, axis1=1, axis2=2), tables.sum(axis=2), tables.sum(axis=1)]
+    if category is not None:
+        parts = [part[:, [category]] for part in parts]
     means = []
     for weights in blocks(n, rng, replicates, n):
         hit, in_truth, predicted = (part.T @ weights.astype(np.float64) for part in parts)

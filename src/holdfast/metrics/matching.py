@@ -228,16 +228,20 @@ def match(
     images: int,
     classes: int,
     prepared: Prepared | None = None,
+    area: tuple[float, float] | None = None,
 ) -> Matches:
     """The greedy matching of each image and class, with detections in order of descending score.
 
     `prepared` (from `prepare`, with the same tables and rule) saves time when several thresholds are matched.
+    True boxes whose area is not in `area` are ignored, and so are unmatched detections whose own is not.
     """
     if not 0.0 <= iou <= 1.0:
         raise InputError(f"iou threshold: expected a number from 0 to 1, got {iou}")
     check_range(truth, images, classes, "truth")
     check_range(detections, images, classes, "detections")
     ignored = (truth.difficult & (rule.difficult == "ignored")) | (truth.crowd & (rule.crowd != "ordinary"))
+    if area is not None:
+        ignored = ignored | (truth.area < area[0]) | (truth.area > area[1])
     arranged, pairs = prepared or prepare(truth, detections, rule, images)
     row = arranged.row
     matched_truth, best, overlap = np.full(len(row), -1), np.full(len(row), -1), np.zeros(len(row))
@@ -255,6 +259,9 @@ def match(
     hits = select(candidates, assign(candidates, passed, ignored[candidates.truth], reusable) > 0)
     matched_truth[hits.position], overlap[hits.position] = hits.truth, hits.iou
     outcome = np.full(len(row), FALSE_POSITIVE)
+    if area is not None:
+        own = (detections.xywh[:, 2] * detections.xywh[:, 3])[row]
+        outcome[(own < area[0]) | (own > area[1])] = IGNORED
     outcome[hits.position] = np.where(ignored[hits.truth], IGNORED, TRUE_POSITIVE)
     return Matches(
         detection=row,

@@ -28,7 +28,19 @@ if TYPE_CHECKING:
     from holdfast.noise.vision.run import NoisePlan, PreparedNoise
     from holdfast.report.tables import Table
 
-_IMAGES_ONLY = ("use", "format", "split", "map", "rule", "classes", "predictions_out", "per_image", "suite")
+_IMAGES_ONLY = (
+    "use",
+    "format",
+    "split",
+    "map",
+    "rule",
+    "classes",
+    "predictions_out",
+    "per_image",
+    "suite",
+    "slice_",
+    "slice_file",
+)
 # Options that a task does not have.
 UNSUPPORTED = {"pictures": (), "language": (*_IMAGES_ONLY, "card"), "speech": _IMAGES_ONLY}
 
@@ -74,7 +86,9 @@ def _images(options: NoiseOptions) -> int:
     suite = suite_of(each(plans, lambda plan: _measure(plan)[1]), plans[0], command_line(options), began)
     write_records(options, run.record_sets(suite, options.runs), plans[0].plan.dataset)
     per_model = [tables.model_tables(model) for model in suite.models]
-    shown = [tables.models_csv(suite)] if options.csv else [*chain(*per_model), tables.models_table(suite)]
+    shown = [*chain(*per_model), tables.models_table(suite)]
+    if options.csv:
+        shown = [tables.models_csv(suite), *chain(*map(tables.slice_tables, suite.models))]
     messages = list[str]()
     for model in suite.models:
         messages += [f"warning  {model.model}: {warning}" for warning in model.warnings]

@@ -17,6 +17,7 @@ from holdfast.noise.vision.tables import (
     models_table,
     notes_of,
     options_table,
+    slice_tables,
 )
 from holdfast.report.charts.bars import WaterfallStep, staircase
 from holdfast.report.charts.forest import ForestGroup, ForestPoint, forest
@@ -128,6 +129,9 @@ def page(suite: NoiseSuite, combinations: Sequence[Combination] = ()) -> str:
             sections.append(corruption_section(model, metric_label(model), heading))
         if table.rows:
             sections.append(pages.options_section(suite, place, _chart(model), table, text))
+        sliced = tuple(table_figure("", t, name=t.caption, wide=True) for t in slice_tables(model))
+        if sliced:
+            sections.append(Section(*pages.heading(suite, place, "slices", "Slices of the data"), sliced))
     images = {m.model: m.images for m in models}
     sections += [combination_section(c, images[c.model]) for c in combinations]
     several = " ".join(f"{m.model}: {lead(m)}" for m in models[:3])

@@ -11,6 +11,7 @@ from holdfast.core.result import Result
 from holdfast.engine.cells import CellSet
 from holdfast.engine.manifest import Manifest, folder_of
 from holdfast.engine.store import open_store
+from holdfast.evaluate.slices import SliceLoss
 from holdfast.metrics.points import lost_text
 from holdfast.noise.suite import (
     CORRUPTIONS,
@@ -48,6 +49,7 @@ class NoiseRow(OptionRow):
     failed: int = 0
     alike: str = ""  # another option of the family with the same inputs on all images
     hypothetical: bool = False  # no product does it: not in means, in Combined or the headline
+    slices: tuple[SliceLoss, ...] = field(default=(), repr=False)
     setup: str = field(default="", repr=False)  # the name of its cells in the store next to the run
     skipped: tuple[int, ...] = field(default=(), repr=False)  # places of the clean images it is not tested on
 

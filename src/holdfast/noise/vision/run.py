@@ -28,6 +28,7 @@ from holdfast.evaluate.per_image import RecordSet
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, alignment_of, settings_plain
 from holdfast.evaluate.score import Settings
+from holdfast.evaluate.slices import slice_losses
 from holdfast.noise import suite
 from holdfast.noise.suite import Watch
 from holdfast.noise.vision import choose, sweep
@@ -222,6 +223,7 @@ class _RowBuilder:
             same_inputs=same,
             failed=failed,
             alike=alike if alike != name and not identical else "",
+            slices=slice_losses(self.clean, after, plan.slices, self.prepared.noise.replicates),
             setup=result.cells.setup if result.cells else "",
             skipped=tuple(n for n, e in enumerate(plan.dataset.entries) if e.name in variant.without),
         )

@@ -5,8 +5,9 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from holdfast.evaluate.difference import COUNTED
+from holdfast.evaluate.slices import SliceLoss
 from holdfast.metrics.points import chance_text, interval_text
-from holdfast.noise.suite import CORRUPTIONS, OUTCOMES, outcome_text
+from holdfast.noise.suite import CORRUPTIONS, OUTCOMES, distinct_rows, outcome_text
 from holdfast.noise.vision.choose import IN_PLACE
 from holdfast.noise.vision.combine import Combination, CombineStep
 from holdfast.noise.vision.corruptions import corruption_table
@@ -124,7 +125,30 @@ def model_tables(model: ModelNoise) -> list[Table]:
     if model.corruptions:
         system = options_table(model)
         tables = [*([system] if system.rows else []), corruption_table(model, metric_label(model))]
-    return [*tables, families_table(model)]
+    return [*tables, families_table(model), *slice_tables(model)]
+
+
+def slice_tables(model: ModelNoise) -> list[Table]:
+    """One table per way to slice: points lost by every option that differs, on every slice."""
+    rows = [*distinct_rows(model.rows), *([model.combined] if model.combined else [])]
+    metric = metric_label(model)
+    tables = []
+    for by in dict.fromkeys(part.by for row in rows for part in row.slices):
+        own = [(row, part) for row in rows for part in row.slices if part.by == by]
+        columns: list[Column[tuple[NoiseRow, SliceLoss]]] = [
+            Column("option", get=lambda e: "Combined" if e[0] is model.combined else e[0].label),
+            Column(by, get=lambda e: e[1].slice),
+            Column(f"clean {metric}", 2, get=lambda e: 100 * e[1].clean),
+            Column("points lost", 2, get=lambda e: e[1].points_lost),
+            Column("95% interval", get=lambda e: interval_text(e[1].low, e[1].high)),
+            Column("images", get=lambda e: e[1].images),
+        ]
+        if own[0][1].objects is not None:
+            columns.append(Column("objects", get=lambda e: e[1].objects))
+        note = ". A slice of fewer than 20 images is an indication only"
+        few = any(part.images < 20 for _, part in own)
+        tables.append(Table.of(own, columns, f"{model.model}: points lost by {by}{note if few else ''}"))
+    return tables
 
 
 def models_csv(suite: NoiseSuite) -> Table:
