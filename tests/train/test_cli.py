@@ -223,5 +223,10 @@ def test_bad_input_of_tent(fails, place, words, said):
     assert said in fails("train", "tent", *words, "--jobs", "1")
 
 
-def test_the_shipped_classifier_has_its_normalisation_folded(fails):
-    assert "signs-class has none" in fails("train", "tent", "signs-class", "signs:3:4", "--jobs", "1")
+def test_folded_normalisation_is_restored_and_several_models_share_a_table(holdfast, place):
+    options = ("--only", "resize=opencv-nearest", "--batch", 2, "--jobs", 1, "--json", "t.json")
+    done = holdfast("train", "tent", "signs-class", "signs-class", "signs:3:6", *options)
+    assert done.code == 0, done
+    assert "batch normalisation restored behind convolutions" in done.err
+    assert done.out.count("signs-class (w/ TENT)") == 2
+    assert len(json.loads((place / "t.json").read_text())["models"]) == 2

@@ -96,7 +96,7 @@ def test_every_image_of_a_batch_has_its_own_choice(ground):
     )
     choices = (Preprocessing(), Preprocessing("a", "b"), Preprocessing("c", "d"))
     pictures = PreparedImages(images, np.arange(500) % 2, choices, "key")
-    draw = draw_of(pictures, Tuning(1, 400, mix=(choices[0], choices[2])), model)
+    draw = draw_of(pictures, Tuning(1, 400, mix=(choices[0], choices[2]), mix_per="image"), model)
     x, labels, _ = draw(Stage("s", 1, 400, 0, 1.0, 1.0), np.random.default_rng(0))
     assert len(labels) == 400
     levels = (x * 0.25 + 0.5).mul(255).round()[:, 0, 0, 0].int()
@@ -104,6 +104,18 @@ def test_every_image_of_a_batch_has_its_own_choice(ground):
     assert set(counts) == {0, 100}
     assert min(counts.values()) > 150
     assert np.bincount(labels).min() > 150
+
+
+def test_by_default_all_images_of_an_iteration_have_one_choice(ground):
+    model, _ = ground
+    levels = np.array([0, 100], np.uint8)[:, None, None, None, None]
+    images = np.zeros((2, 50, 16, 16, 3), np.uint8) + levels
+    choices = (Preprocessing(), Preprocessing("a", "b"))
+    pictures = PreparedImages(images, np.arange(50) % 2, choices, "key")
+    draw, rng = draw_of(pictures, Tuning(1, 20, mix=choices), model), np.random.default_rng(0)
+    drawn = [draw(Stage("s", 1, 20, 0, 1.0, 1.0), rng)[0] for _ in range(30)]
+    assert all(len(x.unique()) == 1 for x in drawn)
+    assert len({float(x.mean()) for x in drawn}) == 2
 
 
 def test_consistency_shows_each_image_as_it_is_and_augmented_twice(ground, tmp_path):

@@ -116,9 +116,11 @@ def slice_results(run: ScoredRun, slicings: Sequence[Slicing], replicates: int =
             continue
         names = [record.name for record in own.records]
         found = interval_of(bootstrap_values(own, names, replicates=replicates))
-        numbers = (None if np.isnan(x) else float(x) for x in (found.estimate, found.low, found.high))
+        ends = {"value": found.estimate, "low": found.low, "high": found.high}
+        numbers: dict[str, Any] = {key: None if np.isnan(x) else float(x) for key, x in ends.items()}
         metric = "IoU" if own.category is not None else own.metric
-        results.append(SliceResult(part.by, part.name, len(names), objects, metric, *numbers))
+        counts: dict[str, Any] = {"images": len(names), "objects": objects}
+        results.append(SliceResult(by=part.by, slice=part.name, metric=metric, **counts, **numbers))
     return results
 
 

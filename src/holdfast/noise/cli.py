@@ -138,7 +138,7 @@ def stamp(command: str, began: float) -> dict[str, Any]:
     return {"command": command, "created": now(), "seconds": round(time.perf_counter() - began, 3)}
 
 
-def models_and_data(options: NoiseOptions, expected: str) -> tuple[list[tuple[str, Path | None]], str]:
+def models_and_data(options: Any, expected: str) -> tuple[list[tuple[str, Path | None]], str]:
     """The models with their cards, and the data, which is the last argument."""
     from holdfast.core.errors import InputError
 

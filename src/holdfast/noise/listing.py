@@ -8,6 +8,9 @@ from holdfast.report.tables import Column, Table
 from holdfast.stages.families import Family, NoiseOption, families, options
 
 CAPTION = "System noise: how deployments differ from the training pipeline"
+PAPER_CATEGORIES = {
+    "decode": 4, "resize": 11, "colour": 2, "ceil": 2, "upsample": 2, "precision": 3, "boxes": 2,
+}  # fmt: skip
 _SHORT = {"classify": "Cls", "detect": "Det", "segment": "Seg", "single": "Single"}
 _OTHER_TASKS = {"precision": ("NLP", "Speech"), "stft": ("Speech",)}
 
@@ -23,12 +26,18 @@ def _tasks(family: str, tasks: tuple[str, ...]) -> str:
 
 
 def kinds_table() -> Table:
-    """The paper's Table 1 with what is installed: one row per family."""
+    """The paper's Table 1 with what is installed: one row per family.
+
+    Effect level, frequency and the number of categories are the paper's.
+    """
     columns: list[Column[tuple[Family, list[NoiseOption]]]] = [
         Column("stage", get=lambda e: e[0].where),
         Column("family", get=lambda e: e[0].name),
         Column("tasks", get=lambda e: _tasks(e[0].name, e[0].tasks)),
         Column("depends on input", get=lambda e: "yes" if e[0].depends else "no"),
+        Column("effect level", get=lambda e: e[0].effect or "–"),
+        Column("frequency of occurrence", get=lambda e: e[0].frequency or "–"),
+        Column("in the paper", get=lambda e: PAPER_CATEGORIES.get(e[0].name, "–")),
         Column("options installed", get=lambda e: f"{sum(not o.missing for o in e[1])} of {len(e[1])}"),
     ]
     return Table.of(kinds(), columns, CAPTION)

@@ -56,7 +56,11 @@ _COPIED = (
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of system noise: where it happens, and whether its effect depends on the input (Table 1)."""
+    """A kind of system noise: where it happens, and whether its effect depends on the input (Table 1).
+
+    `effect` and `frequency` are that table's level of effect and frequency of occurrence; empty where it has
+    no such column.
+    """
 
     name: str
     title: str
@@ -64,18 +68,46 @@ class Family:
     kinds: tuple[str, ...]
     tasks: tuple[Task, ...] = TASKS
     depends: bool = False
+    effect: str = ""
+    frequency: str = ""
 
 
 FAMILIES: tuple[Family, ...] = (
-    Family("decode", "Decode", "pre-processing", ("decode",)),
-    Family("resize", "Resize", "pre-processing", ("resize", "fit")),
-    Family("colour", "Colour mode", "pre-processing", ("colour",), depends=True),
-    Family("ceil", "Ceil mode", "model inference", ("rewrite",)),
+    Family("decode", "Decode", "pre-processing", ("decode",), effect="high", frequency="very high"),
+    Family(
+        "resize", "Resize", "pre-processing", ("resize", "fit"), effect="very high", frequency="very high"
+    ),
+    Family(
+        "colour",
+        "Colour mode",
+        "pre-processing",
+        ("colour",),
+        depends=True,
+        effect="middle",
+        frequency="high",
+    ),
+    Family("ceil", "Ceil mode", "model inference", ("rewrite",), effect="high", frequency="high"),
     # The paper applies it to detection and segmentation, but a classifier may enlarge maps, too.
-    Family("upsample", "Upsample", "model inference", ("rewrite",)),
-    Family("precision", "Precision", "model inference", ("rewrite",), depends=True),
+    Family("upsample", "Upsample", "model inference", ("rewrite",), effect="very high", frequency="middle"),
+    Family(
+        "precision",
+        "Precision",
+        "model inference",
+        ("rewrite",),
+        depends=True,
+        effect="high",
+        frequency="high",
+    ),
     Family("runtime", "Runtime", "model inference", ("runtime",)),
-    Family("boxes", "Post-processing", "post-processing", ("boxes",), ("detect", "single")),
+    Family(
+        "boxes",
+        "Post-processing",
+        "post-processing",
+        ("boxes",),
+        ("detect", "single"),
+        effect="middle",
+        frequency="middle",
+    ),
     Family("corruptions", "Common corruptions", "the scene", ("colour",), depends=True),
     Family("mistakes", "Common mistakes", "pre-processing", ("fit", "normalise", "colour", "resize")),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.config.options import carry
 from holdfast.config.output import say
@@ -21,6 +21,7 @@ from holdfast.evaluate.cli import print_data_notes
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.run import EvaluationPlan, evaluation_plan
 from holdfast.graph.load import load_model
+from holdfast.noise.cli import models_and_data
 from holdfast.noise.options import NoiseOptions
 from holdfast.noise.suite import NoiseSelection
 from holdfast.noise.vision.result import as_plain as suite_as_plain
@@ -36,7 +37,7 @@ HELD_OUT = 4  # every fourth image is a test image if no test data is given
 
 
 def mix(options: MixOptions) -> int:
-    """Fine-tune a classifier on several decoders and resizes, drawn at random per image (mix training).
+    """Fine-tune a classifier on several decoders and resizes, drawn at random (mix training).
 
     By default three decoders and the paper's six resizes are mixed; with --decode or --resize only those.
     Only weights change, the graph stays the same. The file MODEL is not modified.
@@ -68,32 +69,38 @@ def mix(options: MixOptions) -> int:
 
 
 def tent(options: TentOptions) -> int:
-    """Measure TENT on a classifier under decode, resize and colour noise (the paper's Table 6).
+    """Measure TENT on classifiers under decode, resize and colour noise (the paper's Table 6).
 
     TENT minimises the entropy of the model's predictions batch by batch, through its normalisation layers.
-    Each option starts from the weights of MODEL.
+    Each option starts from the weights of the model. Batch normalisation that was folded into convolutions is
+    restored.
     """
     options.check_output()
     check_torch()
     from holdfast.train.loop import threads
     from holdfast.train.mitigate.adapt import FAMILIES, Adaptation, adapt, as_plain
     from holdfast.train.tables import tent_csv, tent_table
-    from holdfast.train.tune import check_adaptable, trainable_of
 
-    plan = _plan(options)
+    models, data = models_and_data(options, "MODEL… DATA: one classifier or more, then the dataset")
     families = options.only or FAMILIES
     for word in families:
         if word.split("=")[0] not in FAMILIES:
             raise UnknownName("noise family before the network", word.split("=")[0], FAMILIES)
         if "=" in word:
             option(word)
-    check_adaptable(trainable_of(plan.model), plan.model.name)
     adaptation = Adaptation(options.batch, options.rate, options.steps, options.seed)
-    subject, jobs = (plan.model, plan.dataset, options.work), options.jobs
-    with threads(jobs):
-        result = adapt(*subject, adaptation, _say_unless_bar, jobs, families)
-    options.write_json(as_plain(result))
-    options.print_table(tent_csv([result]) if options.csv else tent_table([result]))
+    plans = [_plan(options, model=model, data=data, card=card) for model, card in models]
+    with threads(options.jobs):
+        results = [
+            adapt(plan.model, plan.dataset, options.work, adaptation, _say_unless_bar, options.jobs, families)
+            for plan in plans
+        ]
+    plain = [as_plain(result) for result in results]
+    options.write_json(plain[0] if len(plain) == 1 else {"holdfast": 1, "kind": "tent", "models": plain})
+    options.print_table(tent_csv(results) if options.csv else tent_table(results))
+    for result in results:
+        for note in result.notes:
+            sys.stderr.write(f"note     {result.model}: {note}\n")
     return 0
 
 
@@ -108,7 +115,7 @@ def matrix(options: MatrixOptions) -> int:
     from holdfast.train.mitigate.training import train, training_jobs
     from holdfast.train.tables import matrix_csv, matrix_table
 
-    names = options.with_ or (rows.RESIZES if options.over == "resize" else rows.DECODERS)
+    names = options.with_ or (rows.RESIZES if options.over == "resize" else rows.PAPER_DECODERS)
     recipes = rows.matrix_rows(training.model, options.over, names, names)
     models = train(training, training_jobs(recipes, range(options.seed, options.seed + options.seeds)), _say)
     result = matrices.matrix(training, tested, options.over, models, names, _say)
@@ -146,7 +153,7 @@ def check_torch() -> None:
     check("training", "torch", "cv2", extra="train")
 
 
-def _classifier(options: MixOptions | TentOptions | MitigationOptions, hint: str = "") -> Model:
+def _classifier(options: EvaluationOptions | MitigationOptions, hint: str = "") -> Model:
     model = load_model(options.model, options.card)
     task = model.card.task
     if task != "classify":
@@ -154,10 +161,14 @@ def _classifier(options: MixOptions | TentOptions | MitigationOptions, hint: str
     return model
 
 
-def _plan(options: MixOptions | TentOptions) -> EvaluationPlan:
-    """The plan; a model that is not a classifier is reported before the data is opened."""
-    model = _classifier(options, "; only classifiers can be trained")
-    return evaluation_plan(carry(options, EvaluationOptions), model, command=command_line(options))
+def _plan(options: MixOptions | TentOptions, **subject: Any) -> EvaluationPlan:
+    """The plan; a model that is not a classifier is reported before the data is opened.
+
+    `subject` has model, data and card of options that name several models.
+    """
+    evaluation = carry(options, EvaluationOptions, **subject)
+    model = _classifier(evaluation, "; only classifiers can be trained")
+    return evaluation_plan(evaluation, model, command=command_line(options))
 
 
 def _training(options: MitigationOptions) -> tuple[Training, Dataset]:

@@ -7,7 +7,14 @@ from typing import Annotated, Literal
 from holdfast.config import completions
 from holdfast.config.options import Argument, Names, Option, Options
 from holdfast.evaluate import options as shared
-from holdfast.evaluate.options import CardOptions, JobsOptions, MapOptions, OutputOptions, SubjectOptions
+from holdfast.evaluate.options import (
+    CardOptions,
+    JobsOptions,
+    MapOptions,
+    OutputOptions,
+    ReadingOptions,
+    SubjectOptions,
+)  # fmt: skip
 
 MIX, TRAINING = "Mix", "Training"
 
@@ -64,6 +71,10 @@ class MixOptions(
     ]
     decode: Annotated[tuple[str, ...], _mixed("Decoders", completions.decoders)] = ()
     resize: Annotated[tuple[str, ...], _mixed("Resizes", completions.resizes)] = ()
+    mix_per: Annotated[
+        Literal["iteration", "image"],
+        Option("Draw decoder and resize per iteration (the paper's Algorithm 1) or per image.", group=MIX),
+    ] = "iteration"
     augment: Annotated[
         tuple[str, ...],
         Option(
@@ -109,8 +120,7 @@ class MixOptions(
 
 @dataclass(frozen=True, kw_only=True)
 class TentOptions(
-    ClassifierOptions,
-    SubjectOptions,
+    ReadingOptions,
     JobsOptions,
     WorkOptions,
     OutputOptions,
@@ -121,6 +131,19 @@ class TentOptions(
     ),
 ):
     """The options of `holdfast train tent`."""
+
+    models_data: Annotated[
+        tuple[str, ...],
+        Argument(
+            "One or more classifiers (ONNX files or shipped names), then the dataset.",
+            metavar="MODEL… DATA",
+            completions=completions.models,
+        ),
+    ]
+    card: Annotated[
+        tuple[Path, ...],
+        Option("Card of each model, in order (default: next to the model).", group=shared.INPUT),
+    ] = ()
 
     only: Annotated[
         tuple[str, ...],

@@ -79,7 +79,17 @@ def mix(
     _check_out(options.out, model)
     if not 0 < options.held_out < 1:
         raise InputError(f"--held-out: expected a share between 0 and 1, got {options.held_out}")
-    shared = ("batch", "rate", "augment", "adversarial", "shift", "statistics", "smoothing", "consistency")
+    shared = (
+        "mix_per",
+        "batch",
+        "rate",
+        "augment",
+        "adversarial",
+        "shift",
+        "statistics",
+        "smoothing",
+        "consistency",
+    )
     tuning = Tuning(options.steps or 300, mix=mixed, **{name: getattr(options, name) for name in shared})
     tuning.check()
     net = trainable_of(model)  # report an untrainable graph before the images are prepared

@@ -29,6 +29,9 @@ SAVE_EVERY = 100  # steps between checkpoints
 class Tuning:
     """The settings of fine-tuning; `mix` of one choice means no mixing.
 
+    With `mix_per` "iteration" all images of a batch have the same preprocessing, drawn for each step as in
+    Algorithm 1; with "image" each has its own.
+
     `rate` is the highest learning rate, reached after a tenth of the steps, followed by a cosine decay to a
     hundredth of it. `augment` names augmentations, applied in order; `shift` moves each image by up to this
     many pixels. `adversarial` is the largest change (0 to 255) of PGD examples, which replace the images; 0:
@@ -47,6 +50,7 @@ class Tuning:
     averaging: float = 0.997
     smoothing: float = 0.0
     adversarial_steps: int = 5
+    mix_per: Literal["iteration", "image"] = "iteration"
     consistency: float = 0.0
 
     def check(self) -> None:
@@ -123,15 +127,18 @@ def tune(
     return export_trained(fit(job, path, say, SAVE_EVERY))
 
 
-def trainable_of(model: Model) -> Trainable:
-    """The network of a classifier. Raise ModelError if it cannot be trained or lacks one score per class."""
+def trainable_of(model: Model, *, own: bool = False, proto: Any = None) -> Trainable:
+    """The network of a classifier, of its file or of another graph (`proto`).
+
+    Raise ModelError if it cannot be trained or lacks one score per class.
+    """
     card = model.card
     if card.task != "classify":
         raise ModelError(f"{model.path}: expected a classifier, got a model with the task {card.task}")
     width, height = card.input.size
     shape = (3, height, width) if card.input.layout == "nchw" else (height, width, 3)
     names = card.head.options.get("outputs") or ("",)
-    net = open_trainable(model.path, str(names[0]), shape)
+    net = open_trainable(model.path if proto is None else proto, str(names[0]), shape, own=own)
     kind = torch.uint8 if card.input.dtype == "uint8" else torch.float32
     with torch.no_grad():
         scores = net(torch.zeros((1, *shape), dtype=kind)).shape[1]
@@ -166,13 +173,14 @@ def gain_and_shift(network_input: Input) -> tuple[Tensor, Tensor]:
 def draw_of(
     pictures: PreparedImages, tuning: Tuning, model: Model
 ) -> Callable[[Stage, np.random.Generator], Batch]:
-    """A function that draws a batch, with a random preprocessing per image."""
+    """A function that draws a batch, with a random preprocessing per iteration or per image."""
     choice_indices = np.array([pictures.place(choice) for choice in tuning.mix])
     augmentations = [lookup("augment", name) for name in tuning.augment]
 
     def draw(stage: Stage, rng: np.random.Generator) -> Batch:
         rows = rng.choice(len(pictures), stage.batch, replace=False)
-        images = pictures.images[choice_indices[rng.integers(len(choice_indices), size=stage.batch)], rows]
+        drawn = rng.integers(len(choice_indices), size=stage.batch if tuning.mix_per == "image" else 1)
+        images = pictures.images[np.broadcast_to(choice_indices[drawn], stage.batch), rows]
         if tuning.shift:
             images = shift_images(images, rng.integers(-tuning.shift, tuning.shift + 1, (len(images), 2)))
         versions = [images, *(augmented(images, rng) for _ in range(2))] if tuning.consistency else []

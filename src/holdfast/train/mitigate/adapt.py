@@ -1,7 +1,7 @@
 """Models with and without TENT under decode, resize and colour noise: the paper's Table 6."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -12,13 +12,17 @@ from numpy.typing import NDArray
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.model import Model
+from holdfast.graph.lower import load_complete_proto
+from holdfast.report.tables import many
 from holdfast.stages.families import ReplaceStage, family, options
 from holdfast.train.mitigate.training import correct_predictions, places_of
+from holdfast.train.onnx.restore import folded_convolutions, restore_batch_norm
 from holdfast.train.pictures import Preprocessing, Say, prepare_images
 from holdfast.train.tune import normalise_images, skipped_outputs, tent, trainable_of
 
 FAMILIES: Final = ("decode", "resize", "colour")
 CLEAN: Final = "clean"
+CLEAN_BATCHES: Final = 5  # from which means and variances of folded normalisation are taken
 STAGES: Final = ("decode", "resize", "colour", "fit")  # the stages of a preprocessing
 
 
@@ -53,6 +57,7 @@ class TentResult:
     clean_adapted: float
     drops: tuple[TentLoss, ...]
     how: Adaptation = field(default_factory=Adaptation)
+    notes: tuple[str, ...] = ()  # which normalisation was restored
 
     def of(self, name: str) -> tuple[TentLoss, ...]:
         """The options of a family."""
@@ -66,6 +71,7 @@ def adapt(
     """Measure the model with and without TENT; each option starts from the weights of the file."""
     if how.batch < 2:
         raise InputError(f"batch: expected 2 or more images per batch for TENT, got {how.batch}")
+    check_restorable(model)
     default = Preprocessing(model.card.decode, model.card.resize)
     variants = {(CLEAN, CLEAN): default, **dict(noises(default, over))}
     choices, places = tuple(variants.values()), places_of(model, data)
@@ -77,9 +83,14 @@ def adapt(
     labels = pictures.labels[np.concatenate(rows)]
     names = list(variants)
     adapted = {}
+    proto, notes = adaptable(model, (pictures.images[0][part] for part in rows[:CLEAN_BATCHES]))
+    for note in notes:
+        say(f"{model.name}: {note}")
     for index in distinct:
         batches = (normalise_images(pictures.images[index][part], model.card) for part in rows)
-        predicted = tent(trainable_of(model), batches, how.rate, how.steps, skipped_outputs(model))
+        predicted = tent(
+            trainable_of(model, own=True, proto=proto), batches, how.rate, how.steps, skipped_outputs(model)
+        )
         adapted[index] = 100 * float((predicted == labels).mean())
         option = "=".join(names[index]) if index else CLEAN
         say(f"{model.name}: {option}: top-1 {accuracy[index]:.2f}%, with TENT {adapted[index]:.2f}%")
@@ -88,7 +99,35 @@ def adapt(
         TentLoss(*names[index], clean - float(accuracy[index]), clean - adapted[index])
         for index in distinct[1:]  # the first one is the clean one
     )
-    return TentResult(model.name, data.name, len(pictures), clean, adapted[0], drops=drops, how=how)
+    known: dict[str, Any] = {"drops": drops, "how": how, "notes": notes}
+    return TentResult(model.name, data.name, len(pictures), clean, adapted[0], **known)
+
+
+def check_restorable(model: Model) -> None:
+    """Raise InputError, with the nodes, if the model has no normalisation and none can be restored."""
+    if trainable_of(model, own=True).normalisations:
+        return
+    folded, others = folded_convolutions(load_complete_proto(model.path))
+    if not folded:
+        why = "; ".join(others[:5]) or "the graph has no Conv"
+        raise InputError(
+            f"TENT adapts the scale and bias of normalisation layers, and {model.name} has none, nor a "
+            f"convolution that one may have been folded into ({why})"
+        )
+
+
+def adaptable(model: Model, images: Iterable[NDArray[np.uint8]]) -> tuple[Any, tuple[str, ...]]:
+    """The graph that TENT adapts, None for that of the file, and notes on what was restored in it.
+
+    `images` are prepared clean images (b, h, w, 3), for means and variances of folded normalisation.
+    """
+    if trainable_of(model, own=True).normalisations:
+        return None, ()
+    batches = (normalise_images(part, model.card).numpy() for part in images)
+    proto, names = restore_batch_norm(load_complete_proto(model.path), batches)
+    listed = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+    note = "batch normalisation restored behind convolutions, with means and variances of clean images"
+    return proto, (f"{note}: {many(len(names), 'node')} ({listed})",)
 
 
 def noises(default: Preprocessing, over: tuple[str, ...]) -> Iterator[tuple[tuple[str, str], Preprocessing]]:

@@ -15,12 +15,13 @@ from holdfast.train.pictures import Preprocessing
 
 Over: TypeAlias = Literal["resize", "decode"]
 MIX: Final = "mix"
-# Table 7's, and three decoders of distinct classes: libjpeg-turbo exact, FFmpeg, libjpeg-turbo IFAST.
+# Table 7's, three decoders of distinct classes (libjpeg-turbo exact, FFmpeg, libjpeg-turbo IFAST), Table 8's.
 RESIZES: Final = (
     "pillow-bilinear", "pillow-nearest", "pillow-bicubic", "opencv-nearest", "opencv-bilinear",
     "opencv-bicubic",
 )  # fmt: skip
 DECODERS: Final = ("pillow", "ffmpeg", "fast-idct")
+PAPER_DECODERS: Final = ("pillow", "opencv", "ffmpeg")
 LEARNED: Final = "learned"
 EVERY: Final = tuple(Preprocessing(decode, resize) for decode in DECODERS for resize in RESIZES)
 STANDARD: Final = "standard"

@@ -16,6 +16,7 @@ from holdfast.graph.nodes import needed
 from holdfast.train.onnx import arithmetic, layers, moves
 from holdfast.train.onnx.export import check_alike
 from holdfast.train.onnx.net import ForwardPlan, Normalisation, Symbol, Tape, Trainable
+from holdfast.train.onnx.restore import own_normalisation_weights
 
 # Constants keep their type: for these two operators, lowering would return a view of floats.
 _MOVES = {operator: move for operator, move in lower.OPERATORS.items() if operator not in ("Where", "Pad")}
@@ -50,23 +51,27 @@ MOVES: Final = frozenset(
 ARITHMETIC: Final = frozenset(("Add", "Sub", "Mul", "Div", "Sum"))
 
 
-def open_trainable(model: Path | Any, output: str = "", shape: tuple[int, ...] | None = None) -> Trainable:
+def open_trainable(
+    model: Path | Any, output: str = "", shape: tuple[int, ...] | None = None, *, own: bool = False
+) -> Trainable:
     """The network of an ONNX file (a path or a parsed proto), in evaluation mode, with the file's statistics.
 
     `output` names the scores (the first output if empty), `shape` is that of one image, for files without a
-    fixed shape. A last Softmax is dropped. Raise ModelError with the name of a node that cannot be trained.
+    fixed shape. A last Softmax is dropped. With `own`, normalisations do not share scale and bias through
+    Identity nodes; the network can then not be written back. Raise ModelError with the name of a node that
+    cannot be trained.
     """
     if not isinstance(model, str | Path):
-        return _opened(model, output, shape)
+        return _opened(model, output, shape, own)
     try:
-        return _opened(load_complete_proto(Path(model)), output, shape)
+        return _opened(load_complete_proto(Path(model)), output, shape, own)
     except ModelError as problem:
         if str(problem).startswith(str(model)):
             raise
         raise type(problem)(f"{model}: {problem}") from problem
 
 
-def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable:
+def _opened(proto: Any, output: str, shape: tuple[int, ...] | None, own: bool) -> Trainable:
     inlined = inliner.inline_local_functions(proto) if proto.functions else proto
     names = [port.name for port in inlined.graph.output]
     if output and output not in names:
@@ -74,6 +79,8 @@ def _opened(proto: Any, output: str, shape: tuple[int, ...] | None) -> Trainable
     name = output or names[0]
     cut, dropped = _up_to_logits(inlined, name)
     _constants_to_initializers(cut.graph, {name for node in proto.graph.node for name in node.output})
+    if own:
+        own_normalisation_weights(cut.graph)
     nodes = needed(cut.graph)
     check_not_quantised(nodes)
     roles = roles_of(cut.graph, nodes)
