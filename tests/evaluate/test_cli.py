@@ -342,3 +342,20 @@ def test_points_lost_are_in_the_json_of_a_comparison(holdfast, blobs):
 def test_top_and_all_classes_exclude_each_other(fails, blobs):
     words = ("evaluate", "blobs.onnx", "data", "--jobs", 1)
     assert "--top or --all-classes, not both" in fails(*words, "--top", 3, "--all-classes")
+
+
+def test_the_curve_is_drawn_for_files_a_run_and_the_lectures_example(holdfast, blobs, tmp_path):
+    assert holdfast("evaluate", "--explain", "-o", "lecture.html").code == 0
+    text = (tmp_path / "lecture.html").read_text()
+    for word in ("<svg", "Precision over recall", "(8 × 1.0000 + 3 × 0.0000) / 11"):
+        assert word in text
+    done = holdfast(
+        "evaluate", "blobs.onnx", "data", "--jobs", 1, "--predictions-out", "p.json", "-o", "run.html"
+    )
+    assert done.code == 0, done
+    truth = next((tmp_path / "data").rglob("*.json"))
+    files = ("--truth", truth, "--predictions", "p.json", "--explain", "-o", "files.html")
+    assert holdfast("evaluate", *files).code == 0
+    for name in ("run.html", "files.html"):
+        assert "Precision over recall" in (tmp_path / name).read_text()
+    assert "AP step by step" in (tmp_path / "files.html").read_text()

@@ -10,6 +10,7 @@ from holdfast.metrics.curves import average_precision, curve, trapezoid_area
 from holdfast.metrics.explain import (
     LECTURE_DETECTIONS,
     LECTURE_TRUTH,
+    averages_text,
     explain,
     explain_lecture,
     explanation_text,
@@ -138,3 +139,22 @@ def test_steps_as_rows_and_tables(lecture):
     assert rows[0]["score"] == 0.98
     assert list(rows[0])[:3] == ["place", "detection", "image"]
     assert table(["a", "bc"], [["12", "3"]]) == "   a   bc\n   12  3"
+
+
+def test_it_says_why_eleven_points_and_all_points_differ():
+    text = lecture_text(explain_lecture())
+    assert "(8 × 1.0000 + 3 × 0.0000) / 11 = 0.7273" in text
+    assert "8 of the 11 recalls" in text
+    assert "3/4 × 1.0000 = 0.7500" in text
+
+
+def test_the_sums_are_the_averages_of_any_curve():
+    rng = np.random.default_rng(3)
+    corners = rng.uniform(0, 200, (12, 2))
+    truth = truth_table([0] * 12, [0] * 12, xyxy=np.hstack([corners, corners + 30]))
+    near = corners[rng.permutation(12)] + rng.normal(0, 8, (12, 2))
+    found = detection_table([0] * 12, [0] * 12, rng.random(12), xyxy=np.hstack([near, near + 30]))
+    e = explain(truth, found, RULES["voc"], images=1, class_names=("x",), iou=0.5)
+    text = averages_text(e)
+    assert f"/ 11 = {e.by_interpolation['11-point']:.4f}" in text
+    assert f" = {e.by_interpolation['all-point']:.4f}." in text

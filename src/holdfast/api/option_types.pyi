@@ -27,6 +27,7 @@ class EvaluateKeywords(TypedDict, total=False):
     runs: str | Path
     strict: bool
     json: str | Path | None
+    out: str | Path | None
     predictions_out: str | Path | None
     per_image: str | Path | None
     truth: str | Path | None

@@ -12,6 +12,7 @@ import numpy as np
 
 from holdfast.config.options import changed, field_of
 from holdfast.config.output import say
+from holdfast.config.parser import command_line
 from holdfast.core.errors import InputError, UnknownName
 from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.options import EvaluateOptions
@@ -24,6 +25,7 @@ from holdfast.evaluate.score import (
     csv_table,
     headline,
     score_files,
+    score_tables,
     tables,
 )
 from holdfast.evaluate.slices import slice_tables
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 FILE_OPTIONS = (
     "rule", "iou", "score", "truth", "predictions", "explain", "class_", "json", "csv", "markdown", "latex",
-    "top", "all_classes",
+    "top", "all_classes", "out",
 )  # fmt: skip
 
 
@@ -66,11 +68,7 @@ def evaluate(options: EvaluateOptions) -> int:
         result = score_files(options.truth, options.predictions, settings)
         options.write_json(as_json(result))
         _print_tables(options, result)
-        if options.explain:
-            true = read_truth(options.truth)
-            boxes = true.table, read_predictions(options.predictions, true)
-            text = _explain_class(*boxes, true.image_names, true.class_names, settings, options.class_)
-            say("\n" + text, sys.stderr if options.csv else sys.stdout)
+        _explain_files(options, options.truth, options.predictions, result)
         return 0
     if files:
         raise InputError("expected MODEL DATA, or both --truth FILE and --predictions FILE")
@@ -79,7 +77,42 @@ def evaluate(options: EvaluateOptions) -> int:
     text, result = _explain_lecture()
     options.write_json(result)
     say(text)
+    if options.out:
+        _write_lecture(options.out, text)
     return 0
+
+
+def _explain_files(
+    options: EvaluateOptions, truth: Path, predictions: Path, result: Mapping[str, Any]
+) -> None:
+    """Print the explanation and write the page of two files, if they are asked for."""
+    if not (options.explain or options.out):
+        return
+    true, text, settings = read_truth(truth), "", options.settings()
+    boxes = true.table, read_predictions(predictions, true)
+    if options.explain:
+        text = _explain_class(*boxes, true.image_names, true.class_names, settings, options.class_)
+        say("\n" + text, sys.stderr if options.csv else sys.stdout)
+    if options.out:
+        from holdfast.evaluate import files_page
+
+        scored = files_page.ScoredTables(*boxes, true.class_names, true.images)
+        names = predictions.name, truth.name
+        page = files_page.page(names, scored, settings, result, text, command_line(options))
+        sys.stderr.write(f"report   {files_page.write(options.out, page).resolve()}\n")
+
+
+def _write_lecture(out: Path, text: str) -> None:
+    """Write the page of the lecture's example."""
+    from holdfast.evaluate import files_page
+    from holdfast.metrics.explain import LECTURE_DETECTIONS, LECTURE_IOU, LECTURE_TRUTH
+    from holdfast.metrics.rules import RULES
+
+    settings = Settings(RULES["lecture"], iou=LECTURE_IOU)
+    scored = files_page.ScoredTables(LECTURE_TRUTH, LECTURE_DETECTIONS, ("car",), images=1)
+    result = score_tables(LECTURE_TRUTH, LECTURE_DETECTIONS, 1, ("car",), settings)
+    page = files_page.page(("example", "the lecture"), scored, settings, {"images": 1, **result}, text)
+    sys.stderr.write(f"report   {files_page.write(out, page).resolve()}\n")
 
 
 def print_data_notes(plan: EvaluationPlan) -> None:
@@ -130,6 +163,11 @@ def run_plan(plan: EvaluationPlan, options: EvaluateOptions) -> int:
         names = tuple(record.name for record in records)
         text = _explain_class(*tables(records), names, done.about.classes, plan.settings, options.class_)
         say("\n" + text, more)
+    if options.out:
+        from holdfast.evaluate import page
+
+        written = page.write(done, options.out, page.pictures(done))
+        sys.stderr.write(f"report   {written.resolve()}\n")
     if change:
         say(f"\nAgainst {options.against}: {change}.", more)
     return _finish(done, folder)

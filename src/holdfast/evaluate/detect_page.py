@@ -72,7 +72,7 @@ def sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages]:
         "that matches no free true box is background, a duplicate, or badly placed."
     )
     return [
-        Section("curves", "Precision and recall", (_curve_figure(d), _ap_figure(d))),
+        curve_section(d),
         class_section(
             evaluation.result, f"TP, FP, FN, precision, recall and F1 are at {d.at} and {d.overlap}."
         ),
@@ -86,6 +86,11 @@ def sections(evaluation: Evaluation) -> tuple[list[Section], WorstImages]:
             d.result.confusion, d.classes, lead=lead, unit="boxes", extra=("background", "missed")
         ),
     ], worst(d)
+
+
+def curve_section(d: MatchedDetections) -> Section:
+    """Precision over recall, and AP by class."""
+    return Section("curves", "Precision and recall", (_curve_figure(d), _ap_figure(d)))
 
 
 def _curve_figure(d: MatchedDetections) -> Figure:
@@ -106,7 +111,7 @@ def _curve_figure(d: MatchedDetections) -> Figure:
     title = f"Precision over recall at {d.overlap}"
     desc = f"One line for each of {len(shown)} classes; mean average precision {d.result.mean_ap:.3f}."
     chart = line_chart(lines, title=title, desc=desc, x_label="recall", y_label="precision")
-    note = f"Rule {d.result.rule.name}, n = {len(d.records)}. The bold line is the mean over classes of the "
+    note = f"Rule {d.result.rule.name}, n = {d.result.images}. The bold line is the mean over classes of the "
     note += "largest precision at or beyond each recall."
     if len(present) > _NAMED:
         note += f" The {_WEAKEST} weakest classes are named; hover over a line to see its class."

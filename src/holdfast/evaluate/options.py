@@ -267,7 +267,7 @@ class EvaluationOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(EvaluationOptions, OutputOptions, RecordOptions, group=OUTPUT):
+class EvaluateOptions(EvaluationOptions, PageOptions, RecordOptions, group=OUTPUT):
     """The options of `holdfast evaluate`; `model` and `data` may be left empty."""
 
     model: ModelArgument = ""

@@ -193,7 +193,27 @@ def explanation_text(
         return "\n\n".join([*parts, "AP: n/a (no true boxes of this class)"])
     others = ", ".join(f"{name} {value:.4f}" for name, value in e.by_interpolation.items())
     ap = f"AP {e.ap:.4f} by {e.rule.interpolation}. Other averages of the same curve: {others}."
-    return "\n\n".join([*parts, ap])
+    return "\n\n".join([*parts, ap, averages_text(e)])
+
+
+def averages_text(e: Explanation) -> str:
+    """Why eleven points and all points give different averages of the same curve."""
+    values = [point.precision for point in e.points]
+    levels = [(value, len(list(group))) for value, group in groupby(values)]
+    eleven = " + ".join(f"{count} × {value:.4f}" for value, count in levels)
+    hits = max((step.tp for step in e.steps), default=0)
+    best = [max(s.precision for s in e.steps if s.tp >= k) for k in range(1, hits + 1)]
+    steps = [(value, len(list(group))) for value, group in groupby(best)]
+    area = " + ".join(f"{count}/{e.positives} × {value:.4f}" for value, count in steps) or "0"
+    reached = sum(point.hits_needed <= hits for point in e.points)
+    last = f"{hits}/{e.positives} = {_number(_quotient(hits, e.positives))}"
+    return (
+        f"4. Why the averages differ\n   Eleven points: ({eleven}) / 11 = {sum(values) / 11:.4f}. "
+        f"{reached} of the 11 recalls 0, 0.1 … 1 are at or below\n   the largest recall, {last}; recall that "
+        "is reached between two of them does not count, and recall 0 counts as one.\n"
+        f"   All points: each step of recall, 1/{e.positives}, times the largest precision at it or beyond: "
+        f"{area} = {sum(best) / e.positives:.4f}."
+    )
 
 
 def _steps_text(
@@ -261,12 +281,13 @@ LECTURE_DETECTIONS = detection_table(
     [0] * 5, [0] * 5, [score for score, _ in _DETECTED.values()], xyxy=[box for _, box in _DETECTED.values()]
 )
 LECTURE_SCORES = (0.9, 0.7)
+LECTURE_IOU = 0.7
 
 
 def explain_lecture() -> Explanation:
     """The AP of the lecture's example."""
     rule = RULES["lecture"]
-    return explain(LECTURE_TRUTH, LECTURE_DETECTIONS, rule, images=1, class_names=("car",), iou=0.7)
+    return explain(LECTURE_TRUTH, LECTURE_DETECTIONS, rule, images=1, class_names=("car",), iou=LECTURE_IOU)
 
 
 def lecture_text(e: Explanation) -> str:
