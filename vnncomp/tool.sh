@@ -38,10 +38,16 @@ prepare() {
     done
 }
 
-# write PROTOCOL WORD RESULT: the result file, whole or not at all.
+# seconds: the time since `answer` began, as a floating point number.
+seconds() {
+    local passed=$(($(date +%s%N) - began))
+    printf '%d.%06d\n' $((passed / 1000000000)) $((passed % 1000000000 / 1000))
+}
+
+# write PROTOCOL WORD RESULT [SECONDS]: the result file, whole or not at all.
 write() {
     local text=$2
-    [ "$1" = document ] && text="$2 $SECONDS"
+    [ "$1" = document ] && text="$2 ${4:-$(seconds)}"
     printf '%s\n' "$text" >"$3.$$.part" && mv -f -- "$3.$$.part" "$3"
 }
 
@@ -49,7 +55,8 @@ write() {
 # If all is killed at once, the word written first stays: timeout. A crash is an error, never an answer.
 answer() {
     local child='' code=0
-    write "$1" timeout "$4" || fail "cannot write $4"
+    began=$(date +%s%N)
+    write "$1" timeout "$4" "$(LC_ALL=C printf '%.6f' "$5" 2>/dev/null)" || fail "cannot write $4"
     asked=$1 result=$4
     trap stop TERM INT HUP
     # -P: a folder of the same name where the script is called must not be taken for the package.

@@ -31,8 +31,9 @@ from holdfast.verify.vnncomp.results import STATUSES, Protocol, result_text
 if TYPE_CHECKING:
     from holdfast.core.property import Status
 
-LATE = 2.0  # seconds after the limit until which an answer counts, for the start of the process
-GRACE = 10.0  # seconds after the limit at which a process that does not end is killed
+LATE = 0.0  # seconds after the limit until which an answer counts: none, by the rules of 2026
+GRACE = 2.0  # seconds after the limit at which a process that does not end is killed
+SPARE = 0.05, 0.5  # of the limit, at most seconds: left for the start and the end of the process
 WORK = ".holdfast-vnncomp-"  # how the names of working folders begin
 _POLL = 0.005  # seconds between checks of the processes
 _PDEATHSIG = 1  # Linux: prctl(PR_SET_PDEATHSIG, …)
@@ -86,7 +87,8 @@ def begin(
     """Start the command on an instance, on these cores (all if none), with `jobs` threads (0: all cores)."""
     folder = tempfile.TemporaryDirectory(prefix=WORK, dir=within, ignore_cleanup_errors=True)
     inside = Path(folder.name)
-    arguments = [instance.network_path, instance.spec_path, "--timeout", f"{instance.limit:g}"]
+    own = instance.limit - min(SPARE[0] * instance.limit, SPARE[1])
+    arguments = [instance.network_path, instance.spec_path, "--timeout", f"{own:g}"]
     arguments += ["--jobs", jobs] if jobs else []
     arguments += ["--json", inside / "verdict.json", "--witness", inside / "witness.txt"]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"), str(len(cores))) if cores else {}

@@ -1,0 +1,1 @@
+vnncomp/install_tool.sh

@@ -1,0 +1,1 @@
+vnncomp/prepare_instance.sh

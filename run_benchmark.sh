@@ -1,0 +1,1 @@
+vnncomp/run_benchmark.sh

@@ -1,0 +1,1 @@
+vnncomp/run_instance.sh

@@ -1,0 +1,1 @@
+vnncomp/setup_benchmark.sh
