@@ -32,7 +32,7 @@ def test_one_page_one_json_and_the_gates(holdfast, blobs, tmp_path):
     assert done.code == 1, done
     lines = done.out.splitlines()
     assert [line.split(" (n")[0].split(":")[0] for line in lines[:5]] == [
-        "Clean mAP@.5", "Worst single noise", "Combined noise", "Smallest attack", "Proofs",
+        "Clean mAP@.5", "Worst single noise", "Combined noise", "Printable patch", "Proofs",
     ]  # fmt: skip
     found = json.loads((tmp_path / "a.json").read_text())
     assert found["attacks"][0]["broken"] == 2
@@ -46,7 +46,7 @@ def test_one_page_one_json_and_the_gates(holdfast, blobs, tmp_path):
     few = holdfast("audit", *blobs, *QUICK, "--fail-if", "attack.200px.Se > 0.5")
     assert few.code == 5
     assert "not decided  n = 2 < 20 (--min-images)" in few.out
-    assert re.search(r"^Smallest attack \(n = 2, indication\): ", few.out, re.MULTILINE)
+    assert re.search(r"^Printable patch \(n = 2, indication\): ", few.out, re.MULTILINE)
     again = holdfast("audit", *blobs, *QUICK, "--fail-if", "attack.200px.Se > 2.5")
     assert again.code == 2
     (run,) = (tmp_path / "holdfast-runs").glob("audit-*")

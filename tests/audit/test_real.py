@@ -44,7 +44,7 @@ def test_yolox_nano_on_coco128(holdfast, shared_data, tmp_path):
     assert done.code == 0, done
     found = check(tmp_path, "map50")
     assert 0.4 < found["clean"]["value"] < 0.8
-    assert "Smallest attack" in done.out
+    assert "Printable patch" in done.out
 
 
 def test_yolo_fastest_xl_on_roadsign(holdfast, shared_data, tmp_path):

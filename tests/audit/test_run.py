@@ -18,7 +18,7 @@ from holdfast.audit import run as audit_run
 from holdfast.audit.cli import audit_plan
 from holdfast.audit.options import AuditOptions
 from holdfast.audit.plan import CONTINUE, SCHEDULE, Clock
-from holdfast.audit.result import NO_THREAT, PROGRESS, TRAINED, NoiseTarget, open_audit, save
+from holdfast.audit.result import NO_THREAT, PROGRESS, TRAINED, open_audit, save
 from holdfast.audit.run import _square_count, audit
 from holdfast.audit.state import AuditState, audit_of
 from holdfast.core.errors import BudgetSpent, DataError
@@ -38,7 +38,7 @@ def made(tmp_path_factory):
     making.blob_coco(folder / "data", IMAGES)
     how = AuditOptions(
         model=str(folder / "blobs.onnx"), data=str(folder / "data"), budget="none", attack_images=3,
-        square_images=3, places=60, pixels=(5, 200), steps=15, jobs=1, runs=folder / "runs",
+        square_images=3, places=60, pixels=(5, 200), steps=15, size="30%", jobs=1, runs=folder / "runs",
     )  # fmt: skip
     return audit(dataclasses.replace(audit_plan(how), replicates=50))
 
@@ -64,7 +64,8 @@ def test_a_target_is_saved_with_the_options_that_the_product_makes(made, tmp_pat
     options = dataclasses.replace(made.plan.options, target="tensorrt")
     on_tensorrt = dataclasses.replace(made, plan=dataclasses.replace(made.plan, options=options))
     found = audit_of(on_tensorrt, 1.0)
-    assert found.target == NoiseTarget("TensorRT", ("precision=int8-entropy",))
+    assert (found.target.title, found.target.options) == ("TensorRT", ("precision=int8-entropy",))
+    assert found.target.stages.startswith("TensorRT reads and resizes no images")
     assert [noise.label for noise in found.target_noises] == ["precision=int8-entropy"]
     save(found, tmp_path / "audit")
     assert open_audit(tmp_path / "audit").target == found.target
@@ -101,14 +102,31 @@ def test_the_matrix_begins_with_what_was_measured_alone(made):
     matrix = made.result.matrix
     assert (matrix.threats[0], matrix.deployments[0]) == (NO_THREAT, TRAINED)
     assert {"square", "5px", "200px"} <= set(matrix.threats)
-    squares = made.result.contiguous_attack
-    cells = [cell for cell in matrix.cells if cell.threat == squares.threat]
+    patch = made.result.patch
+    cells = [cell for cell in matrix.cells if cell.threat == patch.threat == "patch"]
     assert [cell.deployment for cell in cells] == list(matrix.deployments)
-    assert cells[0].broken_in_training == squares.broken
+    assert cells[0].broken_in_training == patch.broken
     assert matrix.at("200px", TRAINED).value <= matrix.at(NO_THREAT, TRAINED).value
     for meeting in matrix.cells:
         assert meeting.still_broken <= meeting.broken_in_training
         assert meeting.value is not None or meeting.note
+
+
+def test_the_patch_is_optimised_for_deployments_of_the_matrix(made):
+    patch = made.result.patch
+    assert (patch.shape, patch.size, patch.images) == ("square", "30%", 3)
+    assert set(patch.sides) == {8}  # 30% of 16 × 16 pixels
+    assert patch.deployments
+    assert set(patch.deployments) < set(made.result.matrix.deployments)
+    assert patch.broken > 0
+    kinds = [row.transform for row in patch.survival]
+    assert kinds == ["placement", "shift", "scale", "rotation", "light", "jpeg", "all together"]
+    assert all(0 <= row.hidden <= row.views <= 8 * patch.broken for row in patch.survival)
+    assert {row.images for row in patch.survival} == {patch.broken}
+    options = shlex.split(patch.command)
+    assert options[:2] == ["holdfast", "attack"]
+    given = [options[i + 1] for i, word in enumerate(options) if word == "--deployment"]
+    assert tuple(given) == patch.deployments
 
 
 def test_every_number_has_a_command_that_can_be_read(made):
@@ -123,7 +141,7 @@ def test_every_number_has_a_command_that_can_be_read(made):
 
 def test_again_it_is_the_same(made):
     again = audit(made.plan)
-    same = ("clean", "noises", "combined", "attacks", "bounds", "matrix", "rechecks")
+    same = ("clean", "noises", "combined", "patch", "attacks", "bounds", "matrix", "rechecks")
     for name in same:
         assert getattr(again.result, name) == getattr(made.result, name), name
 
@@ -229,7 +247,7 @@ def same_again(plan, found):
     planned.pop(CONTINUE, None)
     (plan.folder / SCHEDULE).write_text(json.dumps(planned))
     again = audit(plan).result
-    for name in ("clean", "noises", "combined", "attacks", "proofs", "matrix", "rechecks"):
+    for name in ("clean", "noises", "combined", "patch", "attacks", "proofs", "matrix", "rechecks"):
         assert getattr(again, name) == getattr(found, name), name
     return again
 
@@ -250,9 +268,9 @@ def test_noises_stop_at_their_share_with_the_images_finished_by_then(blobs, monk
 
 def test_an_attack_stops_at_its_share_with_the_images_and_budgets_finished_by_then(blobs, monkeypatch):
     plan = wanted(blobs, budget="1h", pixels=(5, 20, 50))
-    ended_after(monkeypatch, measure, [2, 1])
+    ended_after(monkeypatch, measure, [2, 2, 1])  # the patch, then two budgets of pixels
     found = audit(plan).result
-    assert [(s.threat, s.images) for s in found.attacks] == [("5px", 2)]
+    assert [(s.threat, s.images) for s in found.all_attacks] == [("patch", 2), ("5px", 2)]
     left = "1 of 3 images (time budget reached); pixel budgets 20, 50 (time budget reached)"
     assert found.parts[-1].skipped == left
     again = same_again(plan, found).parts[-1]
@@ -262,13 +280,14 @@ def test_an_attack_stops_at_its_share_with_the_images_and_budgets_finished_by_th
 def test_the_same_command_continues_an_audit_that_reached_its_budget(blobs, monkeypatch):
     plan = wanted(blobs, budget="1h", only=("attack", "squares"), pixels=(5, 20), places=20)
     with monkeypatch.context() as late:
-        ended_after(late, measure, [2, 1])
+        ended_after(late, measure, [2, 2, 1])
         ended_after(late, squares, [1])
         first = audit(plan).result
     assert {part.name: part.images for part in first.parts}["attack"] == 2
     assert [(s.threat, s.images) for s in first.attacks] == [("5px", 2)]
     second = audit(plan).result
     assert [(s.threat, s.images) for s in second.attacks] == [("5px", 3), ("20px", 3)]
+    assert second.patch.images == 3
     assert len(second.proofs) == 3
     assert not any("time budget" in part.skipped for part in second.parts)
     assert any("continued: the previous run" in note for note in second.notes)
@@ -280,12 +299,12 @@ def test_the_same_command_continues_an_audit_that_reached_its_budget(blobs, monk
 def test_a_part_that_finishes_no_image_in_time_is_skipped_and_stays_so(blobs, monkeypatch):
     plan = wanted(blobs, budget="1h", only=("attack", "squares", "combine"), places=20)
     for module in (sweep, measure, squares):
-        ended_after(monkeypatch, module, [0, 0, 0])
+        ended_after(monkeypatch, module, [0, 0, 0, 0])
     found = audit(plan).result
     parts = {p.name: p for p in found.parts}
     assert not any(parts[name].images for name in ("noise", "attack", "squares", "combine"))
     assert all("time budget reached" in parts[name].skipped for name in ("noise", "attack", "squares"))
-    assert (found.noises, found.attacks, found.proofs) == ((), (), ())
+    assert (found.noises, found.patch, found.attacks, found.proofs) == ((), None, (), ())
     same_again(plan, found)
 
 
@@ -387,8 +406,8 @@ def test_a_strike_is_measured_by_the_metric_of_the_audit(blobs, monkeypatch):
     loose = {r.name: dataclasses.replace(r, truth=_grown(r.truth)) for r in records}
     assert made.result.clean.metric == "map"
     monkeypatch.setattr(Attempt, "record", lambda a, _p, _after: loose[a.name])
-    again = attack_levels._level(made.plan, made.outcome, one.level.pixels, one.attempts, 1)
-    assert 0.0 < again.level.before < 1.0  # AP50 would be 1
+    again = attack_levels._level(made.plan, made.outcome, one.level.pixels, one.attempts, "")
+    assert 0.0 < again.before < 1.0  # AP50 would be 1
     assert "--rule coco" in one.level.command
 
 
@@ -404,7 +423,7 @@ def test_an_image_that_cannot_be_attacked_is_in_no_budget(blobs, monkeypatch):
 
     def failing(plan, step):
         found = real(plan, step)
-        if plan.limits.pixels > 5:
+        if plan.method.shaped or plan.limits.pixels > 5:
             return found
         return dataclasses.replace(found, attempts=found.attempts[1:])
 

@@ -153,3 +153,15 @@ def test_a_photo_made_smaller_is_torchs_too():
         want = torch.nn.functional.interpolate(pixels, size=(256, 341), **options)[0].permute(1, 2, 0).numpy()
         found = lookup("resize", name)(image, Size(341, 256))
         assert (found != np.rint(want).clip(0, 255)).mean() < 2e-4
+
+
+def test_ncnn_resizes_like_opencv():
+    """The fact behind targets=("ncnn",): all values within one level, nearly all equal."""
+    ncnn = pytest.importorskip("ncnn")
+    photo = np.random.default_rng(5).integers(0, 256, (90, 120, 3), np.uint8)
+    for width, height in ((78, 59), (120, 64), (200, 151)):
+        rgb = ncnn.Mat.PixelType.PIXEL_RGB
+        theirs = np.array(ncnn.Mat.from_pixels_resize(photo, rgb, 120, 90, width, height)).transpose(1, 2, 0)
+        ours = lookup("resize", "opencv-bilinear")(photo, Size(width, height)).astype(np.float32)
+        assert np.abs(ours - theirs).max() <= 1
+        assert (ours != theirs).mean() < 0.05

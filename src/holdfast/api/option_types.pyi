@@ -147,6 +147,9 @@ class AuditKeywords(TypedDict, total=False):
     places: int
     square: float
     pixels: int | Sequence[int]
+    shape: Literal["square", "circle", "sign"]
+    size: str
+    sign_size: str | None
     steps: int
     spec: str | Path | Sequence[str | Path]
     target: Literal["tensorrt", "tflite", "openvino", "onnxruntime", "ncnn"] | None

@@ -1,7 +1,8 @@
 """An attack as a page: mAP before and after, changed pixels, and attacked images."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -9,11 +10,13 @@ import numpy as np
 
 from holdfast.attack.prints import print_name, prints_of
 from holdfast.attack.result import AttackResult, Attempt, BudgetPoint
-from holdfast.attack.types import CONTIGUOUS
+from holdfast.attack.survival import VIEWS
+from holdfast.attack.types import CONTIGUOUS, Survival
 from holdfast.core.patch import apply
 from holdfast.core.types import Floats, Image
 from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.classes import realign
+from holdfast.metrics.points import is_indication
 from holdfast.report.charts.lines import ChartLine, line_chart
 from holdfast.report.html import document, write_page
 from holdfast.report.parts import Card, Document, Figure, Section, scroll
@@ -24,6 +27,14 @@ Clean: TypeAlias = Callable[[str], Image | None]  # an image's decoded pixels by
 SHOWN = 6  # images with pictures
 PATCHES = 4  # patches per image that are shown enlarged
 LISTED = 200  # rows of the table of images
+WORDS = {
+    "placement": "placement: each patch up to 10% of its side away",
+    "shift": "shift: the scene up to 5% of the image's sides away",
+    "scale": "scale: the scene enlarged or reduced by up to 1.25",
+    "rotation": "rotation: the scene turned by up to 10°",
+    "light": "light: gamma and contrast by up to 1.25, brightness by up to 20 of 255",
+    "jpeg": "jpeg: quality 50 to 95",
+}
 SHAPES = {"square": "square patches", "circle": "circular patches", "sign": "octagonal patches"}
 
 
@@ -41,7 +52,7 @@ def shape_of(result: AttackResult) -> str:
 
 
 def tables(result: AttackResult) -> tuple[Table, ...]:
-    """The effect on every model, the changes per image, and mAP by pixel budget."""
+    """The effect on every model, the changes per image, mAP by pixel budget, and the survival of patches."""
     columns: list[Column | str] = [
         "model", "changed pixels", "mAP before", "mAP after", Column("S_e", 3, "1 − after / before"),
         "success", Column("pixels, mean", 1),
@@ -64,7 +75,25 @@ def tables(result: AttackResult) -> tuple[Table, ...]:
         Column(result.distance, 4, get=lambda p: p.distance),
     ]
     caption = "mAP by pixel budget (images that need more pixels stay clean)"
-    return effects, changes, Table.of(result.points, points if result.distance else points[:-1], caption)
+    curve = Table.of(result.points, points if result.distance else points[:-1], caption)
+    survival = (survival_table(result.survival)[0],) if result.survival else ()
+    return effects, changes, curve, *survival
+
+
+def survival_table(rows: Sequence[Survival]) -> tuple[Table, str]:
+    """The survival of patches by transform, and what it counts."""
+    columns: list[Column[Survival]] = [
+        Column("random view", get=lambda s: WORDS.get(s.transform, s.transform)),
+        Column("still hidden", get=lambda s: f"{s.hidden} of {s.views}"),
+        Column("share", get=lambda s: s.hidden / s.views if s.views else None),
+        Column("n, images", get=lambda s: s.images),
+    ]
+    few = " With fewer than 20 images this is an indication." if is_indication(rows[0].images) else ""
+    note = (
+        f"{VIEWS} random views of each kind per image in which the patch hides every detected object. A view "
+        f"counts if the model detects an object in it without the patch.{few}"
+    )
+    return Table.of(rows, columns, "Survival of the patch"), note
 
 
 def _effect_rows(result: AttackResult) -> list[list[Cell]]:
@@ -91,18 +120,21 @@ def page(result: AttackResult, clean: Clean) -> str:
     """The attack as one self-contained HTML file."""
     about, first = result.about, result.effects[0]
     name, data = about["model"]["name"], about["data"]["name"]
-    rule, aimed = _rule(result), f"n = {len(result.aimed)}"
+    rule, n, aimed = f"AP rule {about['settings']['rule']}", len(result.attempts), len(result.aimed)
     cards = [
-        Card("mAP before", first.before, f"clean images; {rule}"),
-        Card("mAP after", first.after, f"{shape_of(result)}; {rule}"),
+        Card("mAP before", first.before, f"clean images; {rule}", n=n),
+        Card("mAP after", first.after, f"{shape_of(result)}; {rule}", n=n),
     ]
     if result.contiguous:
         note = f"contiguous squares, same pixel budget; {rule}"
-        cards.append(Card("mAP after", result.contiguous.effects[0].after, note))
+        cards.append(Card("mAP after", result.contiguous.effects[0].after, note, n=n))
     cards += [
-        Card("pixels changed", result.mean(lambda a: a.pixels), f"mean of attacked images, {aimed}", 0),
-        Card("success", result.success, f"share of attacked images, {aimed}"),
+        Card("pixels changed", result.mean(lambda a: a.pixels), "mean of attacked images", 0, aimed),
+        Card("success", result.success, "share of attacked images", n=aimed),
     ]
+    if result.survival and (together := result.survival[-1]).views:
+        share, note = together.hidden / together.views, "share of random views in which patches still hide"
+        cards.append(Card("survival", share, note, n=together.images))
     return document(
         Document(
             title=f"Attack on {name}",
@@ -133,6 +165,11 @@ def verdict(result: AttackResult) -> str:
     if not result.aimed:
         return f"{first.model} detects no true object in these images: there is nothing to attack."
     text = _sentence(result)
+    if result.survival and (together := result.survival[-1]).views:
+        text += (
+            f" The patch still hides its object in {together.hidden} of {together.views} random views of "
+            f"{many(together.images, 'image')} (placement, shift, scale, rotation, light and JPEG together)."
+        )
     if result.contiguous and result.contiguous.aimed:
         text += f" {_sentence(result.contiguous)}"
     others = [f"{e.model} from {e.before:.3f} to {e.after:.3f}" for e in result.effects[1:]]
@@ -161,14 +198,20 @@ def next_step(result: AttackResult) -> str:
     return f"Raise {budget}, --steps or --restarts. {proofs}"
 
 
-def sections(result: AttackResult, clean: Clean, shown: int = SHOWN) -> tuple[Section, ...]:
+def sections(
+    result: AttackResult, clean: Clean, shown: int = SHOWN, identifier: str = "attack"
+) -> tuple[Section, ...]:
     """The sections of an attack, for its own page or for a larger one."""
-    effects, changes, curve = (
+    effects, changes, curve, *survival = (
         Figure("", scroll(to_html(table, sortable=False), table.caption), wide=wide)
-        for table, wide in zip(tables(result), (True, False, True), strict=True)
+        for table, wide in zip(tables(result), (True, False, True, True), strict=False)
     )
-    attack = Section("attack", "Attack", (effects, changes, *_charts(result), curve), verdict(result))
-    return (attack, *_pictures(result, clean, shown))
+    survived = [replace(figure, note=survival_table(result.survival)[1]) for figure in survival]
+    figures = (effects, changes, *survived, *_charts(result), curve)
+    return (
+        Section(identifier, "Attack", figures, verdict(result)),
+        *_pictures(result, clean, shown, identifier),
+    )
 
 
 def _charts(result: AttackResult) -> list[Figure]:
@@ -193,7 +236,7 @@ def _charts(result: AttackResult) -> list[Figure]:
     return charts
 
 
-def _pictures(attack: AttackResult, clean: Clean, shown: int) -> list[Section]:
+def _pictures(attack: AttackResult, clean: Clean, shown: int, prefix: str) -> list[Section]:
     names = [attempt.name for attempt in chosen(attack, shown)]
     lead = "Detections before and after: correct, wrong, and true boxes that are missed."
     sections = []
@@ -202,11 +245,13 @@ def _pictures(attack: AttackResult, clean: Clean, shown: int) -> list[Section]:
         images = [image for a in attempts if (image := _image(result, a, clean))]
         if images:
             least = float(result.about["method"]["rule"]["iou"])
-            body = attacked_gallery(images, result.alignment.names, least, f"attacked-{number}")
+            body = attacked_gallery(images, result.alignment.names, least, f"{prefix}-images-{number}")
             figure = Figure("", body, READING, wide=True)
             shape = shape_of(result)
-            sections.append(Section(f"attacked-{number}", f"Attacked images: {shape}", (figure,), lead))
-    return sections or [Section("attacked-0", "Attacked images", (), "No image was changed.")]
+            sections.append(
+                Section(f"{prefix}-images-{number}", f"Attacked images: {shape}", (figure,), lead)
+            )
+    return sections or [Section(f"{prefix}-images-0", "Attacked images", (), "No image was changed.")]
 
 
 def _image(result: AttackResult, attempt: Attempt, clean: Clean) -> AttackedImage | None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.attack.types import Sticker
+from holdfast.attack.survival import total_survival
+from holdfast.attack.types import Sticker, Survival
 from holdfast.core.errors import InputError
 from holdfast.core.patch import Patch
 from holdfast.core.result import Result
@@ -63,6 +64,7 @@ class Attempt:
     note: str = ""
     features: Floats | None = None  # (2, d): of the clean and of the attacked image
     stickers: tuple[Sticker, ...] = ()  # the patches of a shape, one per target
+    survival: tuple[Survival, ...] = ()  # of patches that hide every target
 
     def record(self, pair: Pair, after: bool) -> DetectionRecord:
         """The image as a record of an evaluation, before or after."""
@@ -85,7 +87,11 @@ def attempt_to_plain(attempt: Attempt | FailedImage) -> dict[str, Any]:
         "trail": [list(step) for step in attempt.trail],
         "patch": patch_to_plain(attempt.patch),
         "features": features,
-        **({"stickers": [dataclasses.asdict(s) for s in attempt.stickers]} if attempt.stickers else {}),
+        **{
+            name: [dataclasses.asdict(one) for one in values]
+            for name in ("stickers", "survival")
+            if (values := getattr(attempt, name))
+        },
     }
 
 
@@ -110,6 +116,7 @@ def attempt_from_plain(plain: dict[str, Any]) -> Attempt | FailedImage:
         trail=tuple((int(pixels), bool(good)) for pixels, good in plain["trail"]),
         features=features,
         stickers=tuple(Sticker(**s) for s in plain.get("stickers", ())),
+        survival=tuple(Survival(**s) for s in plain.get("survival", ())),
         **{name: plain[name] for name in PLAIN},
     )
 
@@ -198,6 +205,11 @@ class AttackResult(Result):
     def success(self) -> float | None:
         """The share of attacked images in which the attack succeeded."""
         return self.mean(lambda a: float(a.success))
+
+    @property
+    def survival(self) -> tuple[Survival, ...]:
+        """In how many random views the patches that hide every target of their image still do so."""
+        return total_survival([attempt.survival for attempt in self.attempts])
 
     @property
     def image(self) -> Image:

@@ -143,6 +143,7 @@ def as_plain(result: AttackResult) -> dict[str, Any]:
         "images": [{**row_of(a), **_detections(a), **_patches(a, result)} for a in result.attempts],
         "failed": [str(f) for f in result.failed],
         "cells": result.cells.to_plain() if result.cells else None,
+        "survival": [dataclasses.asdict(row) for row in result.survival],
         "contiguous": as_plain(result.contiguous) if result.contiguous else None,
     }
 

@@ -14,7 +14,8 @@ from holdfast.attack.masks import count_regions
 from holdfast.attack.plan import AttackTask
 from holdfast.attack.prints import print_name, print_png, prints_of
 from holdfast.attack.result import Attempt, Pair, attempt_from_plain, attempt_to_plain
-from holdfast.attack.types import SearchResult, Target, check_time
+from holdfast.attack.survival import survival
+from holdfast.attack.types import SearchResult, Survival, Target, check_time
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError
@@ -172,6 +173,13 @@ def _attempt(task: AttackTask, worker: AttackWorker, sample: Sample, image: Imag
         result = worker.search(target, generator(task.attack.seed, "attack", sample.name))
     # (n,): the true boxes that are detected. Without a target none is, since boxes of crowds do not count.
     detected, remaining = (found_boxes(d, boxes, method.rule) & ~boxes.crowd for d in (before, result.after))
+    survived: tuple[Survival, ...] = ()
+    if result.stickers and detected.any() and not (detected & remaining).any():
+        targets = Boxes(boxes.xyxy[detected], boxes.classes[detected])
+        views = generator(task.attack.seed, "survival", sample.name)
+        survived = survival(
+            worker.judge, image, result.image, targets, result.stickers, shape=method.shape, rng=views
+        )
     ratio = psnr(image, result.image)
     return Attempt(
         sample.name,
@@ -194,5 +202,6 @@ def _attempt(task: AttackTask, worker: AttackWorker, sample: Sample, image: Imag
         trail=result.trail,
         note=result.note,
         stickers=result.stickers,
+        survival=survived,
         features=None if worker.features is None else worker.features([image, result.image]),
     )

@@ -1,6 +1,7 @@
-"""The attack of an audit: the smallest pixel budget on all images, larger ones on those not yet broken.
+"""The attacks of an audit: a printable patch per object, and scattered pixels at several budgets.
 
-A success with 100 pixels is also a success with 300 and 1000.
+The smallest pixel budget runs on all images, larger ones on those not yet broken: a success with 100 pixels
+is also a success with 300 and 1000.
 """
 
 import dataclasses
@@ -12,7 +13,9 @@ from dataclasses import dataclass
 from holdfast.attack.plan import AttackPlan, apart
 from holdfast.attack.result import AttackResult, Attempt, effect_of, points_of
 from holdfast.attack.run import attack
+from holdfast.attack.shapes import STICKER, size_of
 from holdfast.attack.types import Limits, Method
+from holdfast.audit.options import AuditSettings
 from holdfast.audit.plan import AuditPlan
 from holdfast.audit.result import AttackLevel
 from holdfast.core.errors import BudgetSpent, DataError
@@ -25,6 +28,7 @@ from holdfast.noise.suite import Watch
 
 SHORT = 60.0  # seconds within which one process attacks more images than several
 QUERIES = 400  # of the black-box search that replaces gradients without torch
+PATCH = "patch"  # the name of the threat
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,22 @@ class LevelResult:
     attempts: tuple[Attempt, ...]
 
 
-def name_of(pixels: int, square: bool = False) -> str:
-    """The name of the threat: 300px, or 300px-square for contiguous squares."""
-    return f"{pixels}px-square" if square else f"{pixels}px"
+def name_of(pixels: int) -> str:
+    """The name of the threat: 300px."""
+    return f"{pixels}px"
 
 
 def method_of() -> Method:
     """Gradient search, or a black-box search without torch; not shrunk, because the budget is given."""
     return Method(black_box=not is_installed("torch"), shrink=False)
+
+
+def patch_method(options: AuditSettings) -> Method:
+    """The method of the printable patch: InputError if the options are not a size of one."""
+    sign = options.sign_size or ""
+    method = Method(shape=options.shape, size=options.size, sign_size=sign, shrink=False, transforms=STICKER)
+    size_of(method)
+    return method
 
 
 def attack_levels(
@@ -61,14 +73,13 @@ def attack_levels(
     for number, pixels in enumerate(budgets):
         if todo:
             now = time.monotonic()
-            # All have the same part of the time left, and so have the contiguous squares that follow.
-            end = now + (until - now) / (len(budgets) + 1 - number)
+            end = now + (until - now) / (len(budgets) - number)  # all have the same part of the time left
             try:
-                folder, outcome = _attacked(plan, todo, pixels, end, watch)
+                folder, outcome = _scattered(plan, todo, pixels, end, watch)
             except BudgetSpent:
                 if first is not None:
                     break  # the results of the smaller budgets remain
-                folder, outcome = _attacked(plan, todo[:1], pixels, until, watch)  # one image at least
+                folder, outcome = _scattered(plan, todo[:1], pixels, until, watch)  # one image at least
             except DataError:  # none of those left can be read any more
                 if first is None:
                     raise
@@ -80,7 +91,9 @@ def attack_levels(
             attempts = carry_over(attempts, outcome.attempts)
         if first is None:
             break
-        levels.append(_level(plan, first, pixels, tuple(attempts.values()), len(todo)))
+        everything = tuple(attempts.values())
+        engine = _engine(plan, len(todo), len(everything))
+        levels.append(LevelResult(_level(plan, first, pixels, everything, engine), everything))
         todo = [a.name for a in attempts.values() if a.targets and not a.success]
     if first is None:
         raise DataError("expected at least one image to attack, got none")
@@ -104,58 +117,81 @@ def carry_over(smaller: Mapping[str, Attempt], larger: Iterable[Attempt]) -> dic
     return attempts
 
 
-def attack_square(
-    plan: AuditPlan, images: Sequence[str], pixels: int, watch: Watch, until: float = math.inf
+def attack_patch(
+    plan: AuditPlan, images: Sequence[str], deployments: Sequence[str], watch: Watch, until: float = math.inf
 ) -> tuple[AttackResult, LevelResult, dict[str, str]]:
-    """Attack with one contiguous square per object: the outcome, its level, and the folder of the attack."""
-    folder, outcome = _attacked(plan, images, pixels, until, watch, square=True)
-    result = _level(plan, outcome, pixels, outcome.attempts, len(outcome.attempts), square=True)
-    return outcome, result, {f"attack {result.level.threat}": folder}
+    """Attack with one printable patch per object: the outcome, its level, and the folder of the attack.
+
+    The patch must also work under the deployments, each FAMILY=OPTION, and under random views.
+    """
+    method = patch_method(plan.options)
+    limits = Limits(steps=plan.options.steps)
+
+    def run(names: Sequence[str], end: float) -> tuple[str, AttackResult]:
+        return _attacked(plan, names, method, limits, PATCH, tuple(deployments), end, watch)
+
+    try:
+        folder, outcome = run(images, time.monotonic() + 0.6 * (until - time.monotonic()))
+    except BudgetSpent:
+        folder, outcome = run(images[:1], until)  # one image at least
+    attempts = outcome.attempts
+    sides = sorted(sticker.side for attempt in attempts for sticker in attempt.stickers)
+    engine = f"gradient, {limits.steps} steps, over {', '.join(method.transforms)}"
+    engine += f" and {', '.join(deployments)}" if deployments else ""
+    level = _level(plan, outcome, max((a.pixels for a in attempts), default=0), attempts, engine)
+    level = dataclasses.replace(
+        level,
+        threat=PATCH,
+        broken=sum(a.targets > 0 and a.left == 0 for a in attempts),  # whether or not under the deployments
+        shape=method.shape,
+        size=method.size,
+        sides=tuple(sides),
+        survival=outcome.survival,
+        deployments=tuple(deployments),
+    )
+    return outcome, LevelResult(level, attempts), {f"attack {PATCH}": folder}
+
+
+def _scattered(
+    plan: AuditPlan, images: Sequence[str], pixels: int, until: float, watch: Watch
+) -> tuple[str, AttackResult]:
+    """The folder and the result of the attack at one pixel budget."""
+    method = method_of()
+    limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.options.steps)
+    return _attacked(plan, images, method, limits, name_of(pixels), (), until, watch)
 
 
 def _attacked(
-    plan: AuditPlan, images: Sequence[str], pixels: int, until: float, watch: Watch, square: bool = False
-) -> tuple[str, AttackResult]:
-    """The folder and the result of the attack at one budget: a run of its own that all audits share."""
-    names, dataset, method = set(map(printable, images)), plan.plan.dataset, method_of()
+    plan: AuditPlan, images: Sequence[str], method: Method, limits: Limits, threat: str,
+    deployments: tuple[str, ...], until: float, watch: Watch,
+) -> tuple[str, AttackResult]:  # fmt: skip
+    """The folder and the result of an attack: a run of its own that all audits share."""
+    names, dataset = set(map(printable, images)), plan.plan.dataset
     entries = tuple(e for e in dataset.entries if printable(e.name) in names)  # as attempts are named
-    limits = Limits(pixels=pixels, steps=QUERIES if method.black_box else plan.options.steps)
-    if square:
-        method = dataclasses.replace(method, mask="square")
-    threat, part = name_of(pixels, square), dataclasses.replace(dataset, entries=entries)
+    part = dataclasses.replace(dataset, entries=entries)
     # One process is faster in a short time, because each process must load torch.
     jobs = 1 if until - time.monotonic() < SHORT else plan.plan.jobs
     attacked = dataclasses.replace(plan.plan, dataset=part, until=until, jobs=jobs)
     out = attacked.runs / f"attack-{slug(f'{attacked.model.name}-on-{dataset.name}')}-{threat}"
-    planned = AttackPlan(attacked, out, method, limits, plan.options.seed, features="", shared=True)
+    planned = AttackPlan(
+        attacked, out, method, limits, plan.options.seed, deployments=deployments, features="", shared=True
+    )
     planned = apart(planned, alignment_of(attacked))
     with watch(f"attack {threat}", len(images)) as step:
         return planned.out.name, attack(planned, step)
 
 
 def _level(
-    plan: AuditPlan,
-    outcome: AttackResult,
-    pixels: int,
-    attempts: tuple[Attempt, ...],
-    attacked: int,
-    square: bool = False,
-) -> LevelResult:
+    plan: AuditPlan, outcome: AttackResult, pixels: int, attempts: tuple[Attempt, ...], engine: str
+) -> AttackLevel:
     metrics = []  # the audit's own, before and after; 0 where there is nothing to measure
     for patched in (False, True):
         records = [a.record(a.model, patched) for a in attempts]
         value = scored_run(plan.plan, outcome.alignment, records).value if attempts else 0.0
         metrics.append(0.0 if math.isnan(value) else value)
     aimed = [a for a in attempts if a.targets]
-    method = method_of()
-    engine = f"gradient, {method.mask}, {plan.options.steps} steps"
-    if method.black_box:
-        engine = f"black box, {QUERIES} queries"
-    if attacked < len(attempts):
-        others = "the others were broken with a smaller budget"
-        engine += f", on {attacked} of {len(attempts)} images ({others})"
-    level = AttackLevel(
-        threat=name_of(pixels, square),
+    return AttackLevel(
+        threat=name_of(pixels),
         pixels=pixels,
         before=metrics[0],
         after=metrics[1],
@@ -165,4 +201,15 @@ def _level(
         mean_pixels=sum(a.pixels for a in aimed) / len(aimed) if aimed else None,
         engine=engine,
     )
-    return LevelResult(level, attempts)
+
+
+def _engine(plan: AuditPlan, attacked: int, images: int) -> str:
+    """How scattered pixels were found, and on how many of the images at this budget."""
+    method = method_of()
+    engine = f"gradient, {method.mask}, {plan.options.steps} steps"
+    if method.black_box:
+        engine = f"black box, {QUERIES} queries"
+    if attacked < images:
+        others = "the others were broken with a smaller budget"
+        engine += f", on {attacked} of {images} images ({others})"
+    return engine

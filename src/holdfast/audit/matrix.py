@@ -244,26 +244,27 @@ def matrix_part(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
 
 def _threatened_images(state: AuditState, tested: Collection[str]) -> list[str]:
     """The images with threats that were also tested with noise, in order; those with both threats first."""
-    names = [a.name for a in state.levels[0].attempts] if state.levels else [m.image for m in state.maps]
+    attacks = state.attacks
+    names = [a.name for a in attacks[0].attempts] if attacks else [m.image for m in state.maps]
+    for result in attacks[1:2]:  # the smallest pixel budget may have run on fewer images
+        both = {a.name for a in result.attempts}
+        names = [name for name in names if name in both] or names
     names = [name for name in names if printable(name) in tested]
-    if state.levels and state.maps:
+    if attacks and state.maps:
         covered = {printable(e.name) for e in state.plan.plan.dataset.entries[: state.counts["square"]]}
         names = [name for name in names if printable(name) in covered] or names
     return names
 
 
 def _threats(state: AuditState, tested: Collection[str]) -> tuple[PatchThreat, ...]:
-    """The worst black square, the attack at each budget and with squares, on images tested with noise."""
+    """The worst black square, the patch and the pixels of each budget, on images tested with noise."""
     threats = []
     if state.maps:
         worst = worst_squares(state.maps)
         squares = {name: patch for name, patch in worst.items() if printable(name) in tested}
         threats.append(PatchThreat(THREAT, squares, "a black square at its worst position", "any"))
-    attacks = [(result, "scattered pixels") for result in state.levels]
-    if state.contiguous is not None:
-        attacks.append((state.contiguous, "pixels in contiguous squares"))
-    for result, shape in attacks:
+    for result in state.attacks:
         level = result.level
         patches = {a.name: a.patch for a in result.attempts if a.pixels and printable(a.name) in tested}
-        threats.append(PatchThreat(level.threat, patches, f"{level.pixels} {shape}"))
+        threats.append(PatchThreat(level.threat, patches, level.words))
     return tuple(threats)

@@ -24,7 +24,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 PIXELS = (100, 300, 1000, 3000)  # budgets of an attack
 UNITS = (3600.0, 60.0, 1.0)  # seconds of an hour, a minute, a second
-EFFORT, GATES = "Effort", "Gates"
+EFFORT, GATES, PATCH = "Effort", "Gates", "Printable patch"
 
 
 def budget_seconds(text: str) -> float:
@@ -103,6 +103,22 @@ class AuditSettings(PartOptions, BudgetOptions, group=EFFORT):
     pixels: Annotated[tuple[int, ...], Option("Pixel budget of the attack. May be repeated.", least=1)] = (
         PIXELS
     )
+    shape: Annotated[
+        Literal["square", "circle", "sign"],
+        Option("Shape of the printable patch on every object; sign is an octagon.", group=PATCH),
+    ] = "square"
+    size: Annotated[
+        str,
+        Option(
+            "Size of the patch: its side (38px, or 12cm with --sign-size), or its share of the object's box "
+            "(10%).",
+            metavar="SIZE",
+            group=PATCH,
+        ),
+    ] = "10%"
+    sign_size: Annotated[
+        str | None, Option("Width of the objects in centimetres, e.g. 60cm.", metavar="CM", group=PATCH)
+    ] = None
     steps: Annotated[int, Option("Gradient steps per attack.", least=1)] = 40
     spec: Annotated[
         tuple[Path, ...], Option("VNN-LIB specification to verify. May be repeated.", refers_to="file")

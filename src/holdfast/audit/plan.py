@@ -33,7 +33,8 @@ EVERY = 0.5  # seconds between two writes of the progress
 LATE = "time budget reached"  # why something was skipped
 NO_CALIBRATION = "no time to calibrate"
 CONTINUE = "continue"  # entry of the schedule of an audit that ended and skipped something for lack of time
-FIXED = ("shard", "places")  # planned numbers that identify cells; an audit that is continued keeps them
+UNDER = "patch under "  # begins the entries of the schedule for the deployments the patch is optimised for
+FIXED = ("shard", "places", UNDER)  # entries that identify cells; an audit that is continued keeps them
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def open_clock(plan: AuditPlan, began: float | None = None) -> Clock:
     if CONTINUE in clock.planned:
         finished = {name.removesuffix(" done"): n for name, n in planned.items() if name.endswith(" done")}
         clock.before = {"matrix images": finished.pop("matrix", 0), **finished}
-        clock.planned = {name: planned[name] for name in FIXED if name in planned}
+        clock.planned = {name: count for name, count in planned.items() if name.startswith(FIXED)}
     return clock
 
 

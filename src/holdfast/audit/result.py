@@ -4,11 +4,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from holdfast.attack.types import Survival
 from holdfast.core.result import Result, look_up
 from holdfast.engine.manifest import Manifest
 
 NO_THREAT, TRAINED = "none", "training pipeline"  # the first row and the first column of the matrix
 TOGETHER = "combined"  # the deployment with the worst option of each family
+SHAPES = {"square": "square patch", "circle": "round patch", "sign": "sign-shaped patch"}
 Answer: TypeAlias = Literal["holds", "violated", "unknown"]
 
 
@@ -58,17 +60,18 @@ class NoiseTarget:
 
     title: str  # TensorRT
     options: tuple[str, ...]  # family=option
+    stages: str = ""  # what it reads and resizes images with
 
 
 @dataclass(frozen=True)
 class AttackLevel:
-    """The attack at one pixel budget: the metric before and after on the attacked images.
+    """The attack at one pixel budget, or with a patch: the metric before and after on the attacked images.
 
     `aimed` images have a detected object; in `broken` of them all are hidden. S_e = 1 − after / before.
     """
 
-    threat: str  # name in matrix and bounds: "300px"
-    pixels: int
+    threat: str  # name in matrix and bounds: "300px", "patch"
+    pixels: int  # the budget; of a patch the most pixels in one image
     before: float
     after: float
     aimed: int
@@ -77,6 +80,30 @@ class AttackLevel:
     mean_pixels: float | None  # over the aimed images
     engine: str
     command: str = ""
+    shape: str = "pixels"  # square, circle or sign: one printable patch per object, its size below
+    size: str = ""
+    sides: tuple[int, ...] = ()  # of all patches in pixels, in ascending order
+    survival: tuple[Survival, ...] = ()  # of the patches that break their image, in random views
+    deployments: tuple[str, ...] = ()  # that the patch was also optimised for
+
+    @property
+    def words(self) -> str:
+        """The threat in a few words."""
+        if self.shape == "pixels":
+            return f"{self.pixels:,} scattered pixels"
+        shape = SHAPES[self.shape]
+        if not self.sides:
+            return f"a {shape} of {self.size} on each object"
+        low, high = self.sides[0], self.sides[-1]
+        if low == high:
+            return f"a {low} × {low} px {shape} on each object"
+        middle = self.sides[len(self.sides) // 2]
+        return f"a {shape} of {low} to {high} px a side (median {middle}) on each object"
+
+    @property
+    def views(self) -> Survival | None:
+        """The survival in random views, all transforms together; None if no patch breaks an image."""
+        return self.survival[-1] if self.survival else None
 
     @property
     def effect(self) -> float | None:
@@ -241,7 +268,7 @@ class Audit(Result):
     combined: NoiseResult | None = None
     target: NoiseTarget | None = None  # None: the headline of the noise is the worst option of all
     attacks: tuple[AttackLevel, ...] = ()  # scattered pixels, by budget
-    contiguous_attack: AttackLevel | None = None  # one contiguous square per object, at one budget
+    patch: AttackLevel | None = None  # one printable patch per object
     proofs: tuple[Proof, ...] = ()
     rechecks: tuple[Recheck, ...] = ()
     bounds: tuple[RobustnessBounds, ...] = ()
@@ -260,6 +287,11 @@ class Audit(Result):
     def all_noises(self) -> tuple[NoiseResult, ...]:
         """The noise options, each alone, then the worst combined."""
         return (*self.noises, *([self.combined] if self.combined else []))
+
+    @property
+    def all_attacks(self) -> tuple[AttackLevel, ...]:
+        """The patch, then the scattered pixels by budget."""
+        return (*([self.patch] if self.patch else []), *self.attacks)
 
     @property
     def worst(self) -> NoiseResult | None:

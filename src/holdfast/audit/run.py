@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from holdfast.audit.attack_levels import attack_levels, attack_square
+from holdfast.audit.attack_levels import patch_method
+from holdfast.audit.attack_part import attack_part
 from holdfast.audit.matrix import matrix_part
 from holdfast.audit.plan import (
     LATE,
@@ -23,8 +24,7 @@ from holdfast.audit.specs import decide_specs, questions_of, recheck_specs
 from holdfast.audit.square_map import proofs_of
 from holdfast.audit.squares import SquaresPlan, survey
 from holdfast.audit.state import AuditState, PartOutcome, audit_of, side_of_evaluation
-from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, InputError, MissingExtra, NoGradients
-from holdfast.core.model import MODEL_KINDS
+from holdfast.core.errors import BudgetSpent, DataError, HoldfastError, InputError
 from holdfast.core.pipeline import load_pipeline
 from holdfast.core.result import in_folder
 from holdfast.engine.execution import PartFinished, cell_store, current
@@ -63,11 +63,12 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
             "add --budget none"
         )
     questions_of(plan.plan.model, plan.options.spec)  # report a bad file before the first part runs
+    patch_method(plan.options)  # and a bad size
     clock = open_clock(plan, began)
     state = AuditState(plan)
     progress = ProgressFile(plan.folder, plan.options.parts, watch)
     runners: dict[str, Callable[[AuditState, Clock, Watch], PartOutcome]] = {
-        "evaluate": _evaluate, "noise": _noise, "combine": _combine, "attack": _attack,
+        "evaluate": _evaluate, "noise": _noise, "combine": _combine, "attack": attack_part,
         "squares": _squares, "specs": _specs, "matrix": matrix_part, "recheck": _recheck,
     }  # fmt: skip
     finished: PartFinished | None = None  # with --part: cells of other parts are missing
@@ -229,57 +230,6 @@ def _combine(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
         return PartOutcome(0, LATE)
     late = state.combination is not None and any(LATE in text for text in state.combination.skipped)
     return PartOutcome(state.noise.images, f"the last steps of the combination ({LATE})" if late else "")
-
-
-def _attack(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
-    plan = state.plan.plan
-    task = plan.model.card.task
-    if task not in ("detect", "single"):
-        return PartOutcome(0, f"attacks need a detector; this model is a {MODEL_KINDS[task]}", False)
-    names, given = [e.name for e in plan.dataset.entries], state.plan.options.attack_images
-    before, until = clock.finished("attack"), clock.until("attack")
-    if before == 0:
-        return PartOutcome(0, LATE)
-    chosen, budgets = names[: before or given or len(names)], clock.finished("attack budgets")
-    try:
-        state.outcome, levels, runs = attack_levels(state.plan, chosen, watch, until, budgets)
-    except BudgetSpent:
-        clock.ended("attack", 0)
-        return PartOutcome(0, f"all images ({LATE} before the first was finished)")
-    except (DataError, MissingExtra, NoGradients) as problem:  # the part's reason; the other parts still run
-        return PartOutcome(0, str(problem))
-    count = clock.ended("attack", len(state.outcome.attempts) + len(state.outcome.failed))
-    state.counts["attack"] = count
-    state.runs |= runs
-    again = state.repeat_line("attack")
-    state.levels = tuple(replace(r, level=replace(r.level, command=again)) for r in levels)
-    larger = state.plan.options.pixels[clock.ended("attack budgets", len(levels)) :]
-    notes = [skipped_images(count, len(names), given)]
-    notes += [f"pixel budgets {', '.join(map(str, larger))} ({LATE})"] if larger else []
-    notes.append(_attack_square(state, clock, watch, until))
-    return PartOutcome(count, "; ".join(filter(None, notes)))
-
-
-def _attack_square(state: AuditState, clock: Clock, watch: Watch, until: float) -> str:
-    """Attack with contiguous squares at the smallest budget that succeeded; returns what was skipped."""
-    images = [a.name for a in state.levels[0].attempts if a.targets]
-    done = clock.finished("attack square")
-    if not images or state.outcome is None:
-        return ""
-    levels = [result.level for result in state.levels]
-    pixels = next((level.pixels for level in levels if level.broken), levels[-1].pixels)
-    try:
-        if done == 0:
-            raise BudgetSpent(LATE)
-        contiguous, square, runs = attack_square(state.plan, images[:done], pixels, watch, until)
-    except (BudgetSpent, DataError):
-        clock.ended("attack square", 0)
-        return f"contiguous squares ({LATE})"
-    clock.ended("attack square", len(square.attempts))
-    state.runs |= runs
-    state.outcome = replace(state.outcome, contiguous=contiguous)
-    state.contiguous = replace(square, level=replace(square.level, command=state.repeat_line("attack")))
-    return ""
 
 
 def _squares(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:

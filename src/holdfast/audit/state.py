@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from holdfast.attack.options import AttackOptions
 from holdfast.attack.result import AttackResult
 from holdfast.audit import result as results
 from holdfast.audit.attack_levels import LevelResult
@@ -25,7 +27,7 @@ from holdfast.config.options import carry
 from holdfast.config.parser import command_line
 from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.core.sources import versions
-from holdfast.core.targets import PRODUCTS
+from holdfast.core.targets import OWN_STAGES, PRODUCTS
 from holdfast.engine.manifest import now
 from holdfast.engine.pipelines import SHARD
 from holdfast.evaluate.difference import ScoredRun, bootstrap_values
@@ -61,7 +63,8 @@ class AuditState:
     combination: Combination | None = None
     outcome: AttackResult | None = None
     levels: tuple[LevelResult, ...] = ()
-    contiguous: LevelResult | None = None
+    patch: LevelResult | None = None
+    patched: AttackResult | None = None  # the attack with the patch
     maps: tuple[SquareMap, ...] = ()
     spec_verdicts: tuple[SpecVerdict, ...] = ()
     proofs: tuple[Proof, ...] = ()
@@ -84,6 +87,11 @@ class AuditState:
         return self.audit
 
     @property
+    def attacks(self) -> tuple[LevelResult, ...]:
+        """The attack with the patch, then those at each pixel budget."""
+        return (*([self.patch] if self.patch else []), *self.levels)
+
+    @property
     def noise(self) -> ModelNoise | None:
         """The noise results of the model; None if noise was not measured."""
         return self.suite.models[0] if self.suite else None
@@ -97,6 +105,18 @@ class AuditState:
         """The command that reproduces a part on its planned images; `first`: threats on this many only."""
         few = {n: c if n == "noise" else min(c, first or c) for n, c in self.counts.items()}
         return self._line(part, {f"{name}_images": count for name, count in few.items()})
+
+    def patch_line(self) -> str:
+        """The command that makes the patches of the audit."""
+        options, level = self.plan.options, self.patch.level if self.patch else None
+        if level is None:
+            raise RuntimeError("there is no patch")
+        others = {
+            "pixels": AttackOptions.pixels,
+            "deployment": level.deployments,
+            "images": self.counts["attack"],
+        }
+        return command_line(carry(options, AttackOptions, out=Path("patches"), **others))
 
     def full_line(self, part: str) -> str:
         """The command that runs a part without a time limit, on all images."""
@@ -129,10 +149,10 @@ def audit_of(state: AuditState, seconds: float) -> Audit:
         combined=_noise_result(state, state.noise.combined) if state.noise and state.noise.combined else None,
         target=_noise_target(state),
         attacks=tuple(result.level for result in state.levels),
-        contiguous_attack=state.contiguous.level if state.contiguous else None,
+        patch=state.patch.level if state.patch else None,
         proofs=state.proofs,
         rechecks=state.rechecks,
-        bounds=tuple(robustness_bounds(state.proofs, state.maps, state.levels)),
+        bounds=tuple(robustness_bounds(state.proofs, state.maps, state.attacks)),
         matrix=state.matrix,
         parts=tuple(state.parts),
         notes=tuple(dict.fromkeys([*state.evaluation.notes, *state.notes, *calibrated])),
@@ -151,7 +171,7 @@ def _noise_target(state: AuditState) -> results.NoiseTarget | None:
     if target is None:
         return None
     made = [o.label for f in families() for o in options(f) if target in o.targets and task in o.tasks]
-    return results.NoiseTarget(PRODUCTS[target], tuple(made))
+    return results.NoiseTarget(PRODUCTS[target], tuple(made), OWN_STAGES[target])
 
 
 def _clean(state: AuditState, evaluation: Evaluation) -> Clean:
@@ -221,7 +241,7 @@ def _noise_result(state: AuditState, row: NoiseRow) -> NoiseResult:
 def robustness_bounds(
     proofs: Sequence[Proof], maps: Sequence[SquareMap], levels: Sequence[LevelResult]
 ) -> Iterator[RobustnessBounds]:
-    """The bounds under the square, and those under each pixel budget.
+    """The bounds under the square, and those under each attack.
 
     The threats use different criteria, which their words state: the square breaks an image when it hides one
     detected object, the attack when it hides all of them. Neither implies the other.
@@ -234,6 +254,10 @@ def robustness_bounds(
         yield RobustnessBounds(THREAT, words, engine, engine, images)
     for result in levels:
         level = result.level
-        images = tuple(ImageRobustness(a.name, False, a.success) for a in result.attempts if a.targets)
-        words = f"{level.pixels} scattered pixels (broken: every detected object is hidden)"
+        images = tuple(
+            ImageRobustness(a.name, False, a.left == 0 if a.stickers else a.success)
+            for a in result.attempts
+            if a.targets
+        )
+        words = f"{level.words} (broken: every detected object is hidden)"
         yield RobustnessBounds(level.threat, words, "", level.engine, images)

@@ -29,7 +29,7 @@ OTHERS = (
     "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl", "mAP", "top1",
     "top5", "mIoU", "pixel_accuracy", "iou_equal", "above_half", "precision", "recall", "f1",
 )  # fmt: skip
-BUDGETS = tuple(f"{pixels}px" for pixels in PIXELS)  # examples; every other number is a name too
+BUDGETS = ("patch", *(f"{pixels}px" for pixels in PIXELS))  # every other number of pixels is a name too
 ENDS = (".low", ".high")
 POINT = ".point"  # the value itself, for a gate that would otherwise compare the lower end
 SQUARE = "square"  # the threat of proofs that are no specifications
@@ -78,8 +78,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("attack.BUDGET.METRIC", "fraction", "metric of the attacked images"),
     Pattern("attack.BUDGET.broken", "fraction", "share of images in which every detected object is hidden"),
     Pattern("attack.BUDGET.aimed", "count", "attacked images with a detected object"),
-    Pattern("attack.contiguous.Se", "difference", "S_e of the contiguous squares"),
-    Pattern("attack.contiguous.broken", "fraction", "share of images they break"),
+    Pattern("attack.patch.survival", "fraction", "share of random views in which the patches still hide all"),
     Pattern("attack.smallest", "pixels", "smallest pixel budget that breaks an image"),
     Pattern("attack.largest", "pixels", "largest pixel budget tried"),
     Pattern(
@@ -124,6 +123,8 @@ def current_name(name: str) -> str:
         return f"noise.combined.{combined[1]}.points_lost{combined[2] or ''}"
     if name.startswith("noise."):
         return re.sub(r"\.drop(?=$|\.low$|\.high$)", ".points_lost", name)
+    if name.startswith("attack.contiguous."):
+        return name.replace("contiguous", "patch")
     return {"audit.left_out": "audit.skipped"}.get(name, name)
 
 
@@ -265,7 +266,7 @@ def _worst(name: str, noises: Sequence[NoiseResult]) -> Iterator[_Row]:
 
 
 def _attack(audit: Audit) -> Iterator[_Row]:
-    for level in audit.attacks:
+    for level in audit.all_attacks:
         begin, source = f"attack.{level.threat}.", (level.command, level.aimed)
         about = f"{level.broken} of {level.aimed} images broken by {level.engine}"
         yield begin + "aimed", level.aimed, "", level.command
@@ -273,12 +274,9 @@ def _attack(audit: Audit) -> Iterator[_Row]:
             yield begin + "Se", level.effect, about, *source
             yield begin + "broken", level.broken / level.aimed, about, *source
             yield begin + audit.clean.metric, level.after, f"{level.before:.3f} before", *source
-    square = audit.contiguous_attack
-    if square is not None and square.aimed:
-        about = f"{square.broken} of {square.aimed} images broken with {square.pixels} pixels"
-        yield "attack.contiguous.Se", square.effect, about, square.command, square.aimed
-        share = square.broken / square.aimed
-        yield "attack.contiguous.broken", share, about, square.command, square.aimed
+        if (views := level.views) is not None and views.views:
+            about = f"{views.hidden} of {views.views} views of {views.images} images, {views.transform}"
+            yield begin + "survival", views.hidden / views.views, about, level.command, views.images
     levels = [s for s in audit.attacks if s.aimed]
     if levels:
         least = min((s for s in levels if s.broken), key=lambda s: s.pixels, default=None)

@@ -30,7 +30,7 @@ def show_page(
     changed = [row.changed_pixels for row in score.rows]
     pixels, most, limit = float(np.mean(changed)), max(changed), rules.pixels
     low, high = rules.distance_min, rules.distance_max
-    basis = f"AP rule {rules.ap}, n = {len(changed)}"
+    basis, n = f"AP rule {rules.ap}", len(changed)
     name, single, mimic = score.distance_name, score.scenarios[SINGLE], score.scenarios[MIMIC]
     changes = " and ".join(
         f"mAP of the {key} model falls from {s.map_before:.3f} to {s.map_after:.3f}"
@@ -49,14 +49,12 @@ def show_page(
         verdict=f"Final score {score.final:.4f}: {changes} with {pixels:.0f} changed pixels per image.",
         next_step=next_step(score),
         cards=(
-            Card(
-                "final score", f"{score.final:.3f}", f"sum of both scenarios, at most 2; n = {len(changed)}"
-            ),
-            Card("S_e single", single.effect, f"share of mAP lost, single model; {basis}"),
-            Card("S_e mimic", mimic.effect, f"share of mAP lost, mimic model; {basis}"),
-            Card("S_s", single.stealth, f"1 at {name} {low:g}, 0 at {high:.4g}"),
-            Card(name, f"{score.distance:.4g}", "distance between changed and original images"),
-            Card("changed pixels", pixels, f"mean per image; maximum {most}, limit {limit}", 1),
+            Card("final score", f"{score.final:.3f}", "sum of both scenarios, at most 2", n=n),
+            Card("S_e single", single.effect, f"share of mAP lost, single model; {basis}", n=n),
+            Card("S_e mimic", mimic.effect, f"share of mAP lost, mimic model; {basis}", n=n),
+            Card("S_s", single.stealth, f"1 at {name} {low:g}, 0 at {high:.4g}", n=n),
+            Card(name, f"{score.distance:.4g}", "distance between changed and original images", n=n),
+            Card("changed pixels", pixels, f"mean per image; maximum {most}, limit {limit}", 1, n),
         ),
         rule=rule_text(rules),
         command=command,
@@ -162,7 +160,7 @@ def describe_row(row: ImageScore) -> str:
 def board_page(board: Board, command: str = "") -> str:
     """The leaderboard as one self-contained HTML file: standings, history, scores that are not ranked."""
     rules, standings = board.rules, board.standings
-    basis = f"AP rule {rules.ap}, n = {rules.images}"
+    basis = f"AP rule {rules.ap}"
     stale = f"{many(len(board.stale), 'submission')} not ranked; run holdfast contest rescore"
     best, verdict = None, "No valid scores yet."
     if standings:
@@ -180,7 +178,7 @@ def board_page(board: Board, command: str = "") -> str:
         verdict=verdict,
         next_step=board_next_step(board),
         cards=(
-            Card("best final", best, f"over all teams, at most 2; {basis}"),
+            Card("best final", best, f"over all teams, at most 2; {basis}", n=rules.images),
             Card("teams", len(standings), "with a current score"),
             Card("submissions", len(board.history), "with a current score, all teams"),
             Card("not ranked", len(board.stale), "scored under other rules, models, data or code"),

@@ -157,10 +157,11 @@ def _cards(result: PositionResult, kind: Kind) -> Sequence[Card]:
     maps, words = result.of(kind), WORDS[kind]
     area = sum(position_map.robust for position_map in maps) / len(maps)
     unsafe = sum(position_map.status == "violated" for position_map in maps)
+    smallest, n = min(position_map.minimum for position_map in maps), len(maps)
     return (
-        Card("robust area", area, f"share of safe positions, {words}", 4),
-        Card("unsafe pictures", unsafe, f"of {len(maps)}, {words}"),
-        Card("smallest output", min(position_map.minimum for position_map in maps), words, 4),
+        Card("robust area", area, f"share of safe positions, {words}", 4, n),
+        Card("unsafe pictures", unsafe, f"of {n}, {words}", n=n),
+        Card("smallest output", smallest, words, 4, n),
     )
 
 

@@ -18,7 +18,8 @@ from holdfast.report.parts import fragment
 
 READING = (
     "Changed regions: the image is dimmed and the changed pixels are outlined. Difference: |after − before| "
-    "of each channel, multiplied by the stated factor; single pixels are enlarged so that they are visible."
+    "of each channel, multiplied by the stated factor, on the dimmed image; single pixels are enlarged so "
+    "that they are visible."
 )
 _QUALITY = 88
 _TEXT = 17.0  # units of the picture, which has one per pixel
@@ -111,16 +112,13 @@ def _grounds(image: AttackedImage, mask: Bools, key: str, radius: int) -> list[s
     dark = element("rect", fill="#000000", **place)
     dimmed = dark + element("use", href=f"#{key}-0", opacity=_DIM)
     difference = amplified(image.before, image.after)[0]
-    if image.patches:  # large enough to be visible; enlarged, their pixels would merge
-        shown = _outlined(difference, mask, radius)
-    else:
-        alpha = np.where(_widened(mask, radius), 255, 0).astype(np.uint8)
-        shown = np.dstack([_widened(difference, radius), alpha])
+    if not image.patches:  # which are large enough to be visible; enlarged, their pixels would merge
+        difference = _widened(difference, radius)
     return [
         element("image", href=jpeg, preserveAspectRatio="none", **place),
         original + element("image", href=png(changes), **place),
         dimmed + element("image", href=png(_outlined(image.after, mask, radius)), **place),
-        dark + element("image", href=png(shown), **place),
+        dimmed + element("image", href=png(_outlined(difference, mask, radius)), **place),
     ]
 
 

@@ -272,11 +272,13 @@ class Oracle:
     def slope(self, image: Image, rng: np.random.Generator, floor: float = 1.0) -> tuple[float, Floats]:
         """The loss, and its gradient (h, w, 3) with each victim's share of one size.
 
-        With transforms, every victim gets the image through a random one of them. `floor` is a factor on the
-        score below which a candidate counts as suppressed.
+        With transforms, every victim gets the image through a random one of them. A patch of a shape meets a
+        random one of the deployments at every step, as it meets a random transform. `floor` is a factor on
+        the score below which a candidate counts as suppressed.
         """
         total, slope = 0.0, np.zeros(image.shape)
-        for party in self.parties:
+        parties = self._drawn(rng)
+        for party in parties:
             pixels = torch.tensor(image[np.newaxis], dtype=party.victim.net.dtype, requires_grad=True)
             transformed, aim = self._moved(pixels, party.aim, rng)
             aim = replace(aim, floor=aim.floor * floor)
@@ -288,8 +290,16 @@ class Oracle:
             # An overflow of float32 somewhere in a network must not hide all other gradients.
             share = np.nan_to_num(gradient[0].numpy().astype(np.float64), posinf=0.0, neginf=0.0)
             total, size = total + value, max(float(np.abs(share).sum()), 1e-30)
-            slope += share * (value / size if len(self.parties) == 1 else 1.0 / size)
+            slope += share * (value / size if len(parties) == 1 else 1.0 / size)
         return total, slope
+
+    def _drawn(self, rng: np.random.Generator) -> Sequence[VictimTarget]:
+        """The victims of a step: all, or for a shape one deployment of the model and all surrogates."""
+        own = [party for party in self.parties if party.victim.model is self.parties[0].victim.model]
+        if len(own) == 1 or not (self.method.shaped and self.method.lasting):
+            return self.parties
+        others = [party for party in self.parties if party.victim.model is not own[0].victim.model]
+        return [own[int(rng.integers(len(own)))], *others]
 
     def judged(self, image: Image) -> tuple[bool, Detections]:
         """Whether every victim is fooled, and the detections of the first."""

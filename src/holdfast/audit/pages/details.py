@@ -7,12 +7,14 @@ import math
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.attack.page import sections as attack_sections
+from holdfast.attack.page import shape_of
 from holdfast.attack.run import decoded
 from holdfast.audit.square_map import SquareMap, axes, describe_square, proofs_of
 from holdfast.core.errors import HoldfastError
@@ -92,7 +94,12 @@ def _noise_pictures(state: AuditState) -> list[Section]:
 
 
 def _attack(state: AuditState) -> list[Section]:
-    return list(attack_sections(state.outcome, decoded(state.plan.plan), 4)) if state.outcome else []
+    """The pictures of the patch, then those of the scattered pixels."""
+    clean, built = decoded(state.plan.plan), list[Section]()
+    for number, result in enumerate(filter(None, (state.patched, state.outcome))):
+        kind, *pictures = attack_sections(result, clean, 4, f"attack-{number}")
+        built += [replace(kind, title=f"Attack: {shape_of(result)}"), *pictures]
+    return built
 
 
 def _squares(state: AuditState) -> list[Section]:

@@ -25,7 +25,7 @@ from holdfast.metrics.points import facing, is_gain, is_indication
 from holdfast.report.charts.bars import bounds_bar
 from holdfast.report.charts.matrix import DENSE, CellMark, HeatCell, MatrixHead, heat, scale
 from holdfast.report.parts import fragment
-from holdfast.report.tables import grouped, many, shown
+from holdfast.report.tables import many, shown
 
 if TYPE_CHECKING:
     from holdfast.audit.gates import GateVerdict
@@ -42,7 +42,7 @@ def front(audit: Audit, judged: Sequence[GateVerdict] = ()) -> str:
     gates = [_gate(verdict) for verdict in judged]
     tones = {gate["tone"] for gate in gates}
     commands = {p.threat: p.command for p in audit.proofs if p.command}
-    commands |= {s.threat: s.command for s in audit.attacks if s.command}
+    commands |= {s.threat: s.command for s in audit.all_attacks if s.command}
     counts = {bounds.images for bounds in audit.bounds}
     images = f"n = {counts.pop()}" if len(counts) == 1 else "n per threat"
     return fragment(
@@ -94,7 +94,7 @@ def _matrix(audit: Audit) -> dict[str, Any]:
         whole, lead = matrix.at(NO_THREAT, TRAINED), _lead(audit)
         clean = whole.value if whole is not None and whole.value else audit.clean.value
         fields = [[_field(matrix.at(t, d), clean) for d in matrix.deployments] for t in matrix.threats]
-        words = {s.threat: f"{grouped(s.pixels)} scattered pixels" for s in audit.attacks}
+        words = {s.threat: s.words for s in audit.all_attacks}
         words |= {bounds.threat: bounds.words for bounds in audit.bounds}
         names = {NO_THREAT: "no threat"}
         rows = [MatrixHead(names.get(t, t), "", words.get(t, "")) for t in matrix.threats]

@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import escape
 
+from holdfast.attack.page import survival_table
 from holdfast.audit.pages.verdict import between, effect_of, not_significant, skip_reason
 from holdfast.audit.result import AttackLevel, Audit, MatrixCell, NoiseResult, Part, Proof
 from holdfast.core.errors import InputError
@@ -29,7 +30,7 @@ def sections(audit: Audit) -> list[Section]:
         *([findings(audit)] if audit.rechecks else []),
         *([plan(audit)] if audit.parts else []),
         noises(audit) if audit.all_noises else _missing(audit, "noises", "noise"),
-        budgets(audit) if audit.attacks else _missing(audit, "budgets", "attack"),
+        budgets(audit) if audit.all_attacks else _missing(audit, "budgets", "attack"),
         proofs(audit) if audit.proofs else _missing(audit, "proofs", "squares", "specs"),
         rechecks(audit) if audit.rechecks else _missing(audit, "rechecks", "recheck"),
     ]
@@ -46,7 +47,7 @@ def last_sections(audit: Audit) -> list[Section]:
 # Title and content of the sections that an audit may have no results for.
 _CONTENT = {
     "noises": ("System noise", "the points lost to each noise option"),
-    "budgets": ("Attack by budget", "the images that the attack breaks at each pixel budget"),
+    "budgets": ("Attacks", "the images that a patch and scattered pixels break"),
     "proofs": ("Proofs", "the properties that were proven or refuted"),
     "rechecks": ("Rechecks", "proofs and counterexamples under other deployments"),
     "images": ("Images", "every image under every threat"),
@@ -112,6 +113,8 @@ def noises(audit: Audit) -> Section:
     listing = _listing(Table.of(options, columns), "System noise", audit, options)
     chance = chance_text((c.low, c.high) for c in audit.noises if c.outcome == "measured")
     lead = f"The accuracy lost to each noise option. {_POINTS}{_CHANCE}{chance and f' {chance}.'}"
+    if audit.target and audit.target.stages:
+        lead += f" {audit.target.stages}."
     return Section("noises", "System noise", (*_chart(options, audit.clean.title), *listing), lead)
 
 
@@ -169,13 +172,11 @@ def _notes(noise: NoiseResult) -> str:
 
 
 def budgets(audit: Audit) -> Section:
-    """The attack at every pixel budget."""
-    metric, square = audit.clean.title, audit.contiguous_attack
-    levels = [*audit.attacks, *([square] if square else [])]
+    """The attack with a patch and at every pixel budget, and the survival of the patch."""
+    metric, levels = audit.clean.title, audit.all_attacks
     columns = [
         Column[AttackLevel]("threat", get=lambda s: s.threat),
-        Column("shape", get=lambda s: "contiguous" if s is square else "scattered"),
-        Column("pixel budget", get=lambda s: s.pixels),
+        Column("what is changed", get=lambda s: s.words),
         Column("changed pixels", 1, "mean over the attacked images", get=lambda s: s.mean_pixels),
         Column("images broken", get=lambda s: _of(s.broken, s.aimed)),
         Column(f"{metric} before", get=lambda s: s.before),
@@ -184,13 +185,17 @@ def budgets(audit: Audit) -> Section:
         Column("method", get=lambda s: s.engine),
     ]
     lead = (
-        "The pixel budget limits the changed pixels per image. Broken: every detected object is hidden. "
-        "S_e = 1 − after / before, the effect of the patch contest. Scattered pixels (top-gradient): the "
-        "single pixels with the largest gradient, anywhere inside the objects. Contiguous: one square per "
-        "object, all squares together within the pixel budget."
+        "Broken: every detected object is hidden. S_e = 1 − after / before, the effect of the patch contest. "
+        "Patch: one region per object, to be printed, optimised over random views. Scattered pixels "
+        "(top-gradient): the single pixels with the largest gradient, anywhere inside the objects; the pixel "
+        "budget limits them per image. Nobody can print them."
     )
-    figures = _listing(Table.of(levels, columns), "Attack by budget", audit, levels)
-    return Section("budgets", "Attack by budget", figures, lead)
+    figures = _listing(Table.of(levels, columns), "Attacks", audit, levels)
+    if audit.patch and audit.patch.survival:
+        table, note = survival_table(audit.patch.survival)
+        body = scroll(to_html(table, sortable=False), "Survival of the patch")
+        figures = (*figures, Figure("Survival of the patch", body, note, wide=True))
+    return Section("budgets", "Attacks", figures, lead)
 
 
 def proofs(audit: Audit) -> Section:

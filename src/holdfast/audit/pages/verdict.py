@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from holdfast.attack.shapes import STICKER
 from holdfast.audit.gates import GateVerdict
 from holdfast.audit.result import NO_THREAT, TOGETHER, TRAINED, AttackLevel, Audit, MatrixCell, NoiseResult
 from holdfast.metrics.intervals import FEWEST
@@ -13,6 +14,7 @@ from holdfast.report.tables import grouped, many
 
 Tone: TypeAlias = Literal["fact", "good", "caution", "bad", "open"]
 MISSING = "not measured"
+LEAST_KEPT = 3  # deployments after which a patch works least that a sentence names
 INDICATION, FEW = "indication", "too few images"  # fewer than ENOUGH images, fewer than FEWEST
 
 
@@ -260,42 +262,85 @@ def _loss(
 
 
 def _attack(audit: Audit) -> VerdictLine:
-    name = "Smallest attack"
+    """The printable patch with the scattered pixels beside it, or the smallest attack without a patch."""
+    name, patch = "Printable patch", audit.patch
     levels = sorted((s for s in audit.attacks if s.aimed), key=lambda s: s.pixels)
-    if not levels and audit.attacks:
+    if patch is not None and patch.aimed:
+        broken, of, command = patch.broken, many(patch.aimed, "image"), patch.command or audit.command
+        text = f"{_upper(patch.words)} hides every detected object in {broken} of {of}"
+        text += f" ({_after(audit, patch)}){_also_under(audit, patch)}.{_in_views(patch)}"
+        text += " A failed attack is not a proof." if not broken else ""
+        text += f" {_pixels(audit, levels)}." if levels else ""
+        figure, images = f"{broken} of {patch.aimed}", patch.aimed
+        if not broken:
+            return VerdictLine(name, text, command, "caution", "no success", figure=figure, images=images)
+        return VerdictLine(name, text, command, "bad", "success", figure=figure, images=images)
+    name = "Smallest attack"
+    if not levels and audit.all_attacks:
         text = "Nothing to attack: the model detects no true object in these images."
         return VerdictLine(name, text, audit.command, word="nothing to attack")
     if not levels:
         return VerdictLine(name, f"{_upper(skip_reason(audit, 'attack'))}.", audit.command)
+    first = next((s for s in levels if s.broken), None)
+    text = f"{_pixels(audit, levels)}."
+    shown = first or levels[-1]
+    command, images = shown.command or audit.command, shown.aimed
+    if first is None:
+        text += " A failed attack is not a proof."
+        return VerdictLine(name, text, command, "caution", "no success", figure="none", images=images)
+    figure = f"{grouped(first.pixels)} px"
+    return VerdictLine(name, text, command, "bad", "success", figure=figure, images=images)
+
+
+def _pixels(audit: Audit, levels: Sequence[AttackLevel]) -> str:
+    """The smallest number of scattered pixels that succeeds and the largest, without a full stop."""
     first, last = next((s for s in levels if s.broken), None), levels[-1]
     if first is None:
-        text = (
+        return (
             f"Up to {grouped(last.pixels)} scattered pixels hide every detected object in none of "
-            f"{many(last.aimed, 'attacked image')} ({_after(audit, last)}). A failed attack is not a proof."
+            f"{many(last.aimed, 'attacked image')} ({_after(audit, last)})"
         )
-        text += f" {_contiguous(audit)}." if audit.contiguous_attack else ""
-        command = last.command or audit.command
-        return VerdictLine(name, text, command, "caution", "no success", figure="none", images=last.aimed)
     text = (
         f"{grouped(first.pixels)} scattered pixels hide every detected object in {first.broken} of "
         f"{many(first.aimed, 'attacked image')} ({_after(audit, first)})"
     )
     if last is not first:
         text += f"; {grouped(last.pixels)} pixels in {last.broken} of {last.aimed} ({_after(audit, last)})"
-    text += f". {_contiguous(audit)}." if audit.contiguous_attack else "."
-    command, figure = first.command or audit.command, f"{grouped(first.pixels)} px"
-    return VerdictLine(name, text, command, "bad", "success", figure=figure, images=first.aimed)
+    return text
 
 
-def _contiguous(audit: Audit) -> str:
-    """The contiguous squares next to the scattered pixels, without a full stop."""
-    level = audit.contiguous_attack
-    if level is None or not level.aimed:
+def _also_under(audit: Audit, patch: AttackLevel) -> str:
+    """Under which deployments of the matrix the patches that break an image still break it."""
+    cells = [m for m in audit.matrix.cells if m.threat == patch.threat and m.value is not None]
+    real = [m for m in cells if m.deployment not in (TRAINED, *audit.hypothetical) and m.broken_in_training]
+    if not real:
         return ""
-    return (
-        f"Contiguous squares of {grouped(level.pixels)} pixels in total, one per object, hide every detected "
-        f"object in {level.broken} of {level.aimed} ({_after(audit, level)})"
-    )
+    of = real[0].broken_in_training
+    kept = [_option_name(m.deployment) for m in real if m.still_broken == of]
+    lost = sorted((m for m in real if m.still_broken < of), key=lambda m: m.still_broken)
+    fewest = [f"{m.still_broken} of {of} after {_option_name(m.deployment)}" for m in lost[:LEAST_KEPT]]
+    parts = [f"also after {_listed(kept)} ({of} of {of})"] if kept else []
+    parts += [f"but in {_listed(fewest)}"] if fewest else []
+    return f", {', '.join(parts)}"
+
+
+def _in_views(patch: AttackLevel) -> str:
+    """How many random views the patches survive."""
+    views = patch.views
+    if views is None or not views.views:
+        return ""
+    of = f"{views.hidden} of {views.views} random views of {many(views.images, 'image')}"
+    return f" It still hides them in {of} (placement, {', '.join(STICKER)} together)."
+
+
+def _option_name(deployment: str) -> str:
+    """The name of an option without its family: nv12."""
+    return short_deployment(deployment).rpartition("=")[2]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a sentence: a, b and c."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _after(audit: Audit, level: AttackLevel) -> str:

@@ -77,7 +77,13 @@ def _by_opencv(image: Image, size: Size, name: str) -> Image:
     return np.asarray(cv2.resize(image, (size.width, size.height), interpolation=getattr(cv2, name)))
 
 
-@stage("resize", paper=True, systems=_OPENCV, needs="cv2")
+@stage(
+    "resize",
+    paper=True,
+    systems=f"{_OPENCV}; ncnn Mat::from_pixels_resize, within one level",
+    needs="cv2",
+    targets=("ncnn",),
+)
 def opencv_bilinear(image: Image, size: Size) -> Image:
     """OpenCV's INTER_LINEAR: eq. 3 on the four neighbours, in fixed point."""
     return _by_opencv(image, size, "INTER_LINEAR")
