@@ -20,6 +20,7 @@ from holdfast.core.types import Boxes, Detections, Floats, Image, Size
 from holdfast.data.patchfile import files_of, patch_of
 from holdfast.engine.cells import CellSet
 from holdfast.engine.records import DetectionRecord, FailedImage, from_plain, to_plain
+from holdfast.engine.store import printable
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.frechet import frechet
@@ -227,7 +228,7 @@ class AttackResult(Result):
         """The PNG of an attacked image, by the name of the image in the dataset."""
         if self.folder is None:
             raise InputError("the attack was not saved; there are no attacked images")
-        return self.folder / "images" / f"{self.files[name]}.png"
+        return self.folder / "images" / f"{self.files[printable(name)]}.png"
 
     def _only(self) -> Attempt:
         if len(self.attempts) != 1:

@@ -80,7 +80,7 @@ def attack(plan: AttackPlan, progress: Progress = silent, patch: Patch | None = 
         alignment=alignment,
         about=_about(plan, alignment, before, time.perf_counter() - began),
         cells=cells.of(),
-        files=work.names,
+        files={printable(name): file for name, file in work.names.items()},  # as attempts are named
     )
     write_atomic(plan.out / MANIFEST, to_json(as_plain(result), indent=True))
     rows = to_csv(table_of([row_of(a) for a in attempts]))
