@@ -88,11 +88,14 @@ def _points(value: float) -> str:
 
 
 def _attack(audit: Audit) -> Iterator[Finding]:
-    for level in audit.attacks:
+    for level in audit.all_attacks:
         if level.broken:
             fall = f"{audit.clean.title} falls from {level.before:.3f} to {level.after:.3f}"
-            pixels = f"At most {level.pixels} scattered pixels"
-            text = f"{pixels} hide every detected object in {level.broken} of {level.aimed} images; {fall}."
+            of = f"{level.broken} of {level.aimed} images"
+            text = f"At most {level.pixels} scattered pixels hide every detected object in {of}; {fall}."
+            if level is audit.patch:
+                words = level.words[:1].upper() + level.words[1:]
+                text = f"{words} hides every detected object in {of}; {fall}."
             numbers = {**_fields(level, "pixels", "broken", "aimed"), "Se": level.effect}
             numbers |= _fields(level, "before", "after", "engine")
             yield Finding("attack", level.threat, text, level.command, numbers, images=level.aimed)

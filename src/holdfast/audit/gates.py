@@ -236,9 +236,9 @@ def _why_missing(name: str, audit: Audit | None) -> str:
     pattern = required_pattern(name, audit)
     parts = [part for part in audit.parts if part.name in pattern.parts]
     words = _noise_words(name, audit)
-    if name.startswith("attack.") and audit.attacks:
-        why = f"the attack ran only with {', '.join(s.threat for s in audit.attacks)}"
-        for s in audit.attacks:
+    if name.startswith("attack.") and audit.all_attacks:
+        why = f"the attack ran only with {', '.join(s.threat for s in audit.all_attacks)}"
+        for s in audit.all_attacks:
             if name.startswith(f"attack.{s.threat}."):
                 why = f"at {s.threat}, {s.aimed} of {s.images} images had a detected object"
         words.append(why)

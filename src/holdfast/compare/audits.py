@@ -110,8 +110,8 @@ def _noise_change(label: str, old: NoiseResult | None, new: NoiseResult | None) 
 
 
 def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> ComparisonContent:
-    """Every pixel budget: the broken images, and mAP and S_e from the records of the attacks if available."""
-    old, new = ({level.threat: level for level in audit.attacks} for audit in (a, b))
+    """The patch and every pixel budget: the broken images, and mAP and S_e from the records of the attacks if available."""
+    old, new = ({level.threat: level for level in audit.all_attacks} for audit in (a, b))
     rows: list[Change] = []
     lists: list[ImageList] = []
     why = ""
@@ -232,4 +232,6 @@ def _level_attempts(
         before, after, _ = evaluations.effect_draws(about, list(attempts.values()), replicates=1)
         if abs(before[0] - 100 * level.before) > 1e-6 or abs(after[0] - 100 * level.after) > 1e-6:
             raise NotPaired(f"the attacks next to {which} do not reproduce its numbers")
+    if audit.patch is not None and audit.patch.threat in runs:
+        by_threat[audit.patch.threat] = dict(evaluations.attempts_of(runs[audit.patch.threat], which))
     return about, by_threat
