@@ -110,7 +110,7 @@ def _noise_change(label: str, old: NoiseResult | None, new: NoiseResult | None) 
 
 
 def _attacks(a: Audit, b: Audit, folders: tuple[Path, Path]) -> ComparisonContent:
-    """The patch and every pixel budget: the broken images, and mAP and S_e from the records of the attacks if available."""
+    """The patch and every pixel budget: the broken images, and mAP and S_e from the records if available."""
     old, new = ({level.threat: level for level in audit.all_attacks} for audit in (a, b))
     rows: list[Change] = []
     lists: list[ImageList] = []
