@@ -5,7 +5,8 @@ import pytest
 
 from holdfast.attack.shapes import STICKER
 from holdfast.attack.survival import MISPLACED, VIEWS, misplaced, survival, total_survival
-from holdfast.attack.types import Rule, Sticker, Survival
+from holdfast.attack.types import Rule, Sticker
+from holdfast.core.patch import Survival
 from holdfast.core.types import Boxes, Detections
 
 pytest.importorskip("torch")

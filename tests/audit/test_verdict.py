@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.audit import sample_audit
-from holdfast.attack.types import Survival
 from holdfast.audit.gates import gate_of, judge
 from holdfast.audit.page import page
 from holdfast.audit.pages.sections import noises as noises_section
@@ -30,6 +29,7 @@ from holdfast.audit.result import (
     RobustnessBounds,
 )
 from holdfast.audit.values import values_of
+from holdfast.core.patch import Survival
 from holdfast.core.targets import PRODUCTS
 from holdfast.stages.families import families, options
 

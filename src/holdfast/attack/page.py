@@ -11,8 +11,8 @@ import numpy as np
 from holdfast.attack.prints import print_name, prints_of
 from holdfast.attack.result import AttackResult, Attempt, BudgetPoint
 from holdfast.attack.survival import VIEWS
-from holdfast.attack.types import CONTIGUOUS, Survival
-from holdfast.core.patch import apply
+from holdfast.attack.types import CONTIGUOUS
+from holdfast.core.patch import Survival, apply
 from holdfast.core.types import Floats, Image
 from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.classes import realign

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from holdfast.attack.survival import total_survival
-from holdfast.attack.types import Sticker, Survival
+from holdfast.attack.types import Sticker
 from holdfast.core.errors import InputError
-from holdfast.core.patch import Patch
+from holdfast.core.patch import Patch, Survival
 from holdfast.core.result import Result
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size
 from holdfast.data.patchfile import files_of, patch_of

@@ -10,7 +10,8 @@ import numpy as np
 
 from holdfast.attack.judge import Judge, found_boxes
 from holdfast.attack.shapes import STICKER, outline
-from holdfast.attack.types import PatchShape, Sticker, Survival
+from holdfast.attack.types import PatchShape, Sticker
+from holdfast.core.patch import Survival
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Floats, Image
 

@@ -57,16 +57,6 @@ class Sticker:
     centimetres: float = 0.0  # its side in print; 0: the size of the object is not known
 
 
-@dataclass(frozen=True)
-class Survival:
-    """In how many random views of attacked images a patch still hides what it hides in the images."""
-
-    transform: str
-    hidden: int
-    views: int  # in which the model detects a target of the clean image
-    images: int
-
-
 @dataclass(frozen=True, eq=False)
 class SearchResult:
     """The result of the search on one image. `image` is uint8 and was judged through the model's pipeline."""

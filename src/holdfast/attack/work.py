@@ -15,12 +15,12 @@ from holdfast.attack.plan import AttackTask
 from holdfast.attack.prints import print_name, print_png, prints_of
 from holdfast.attack.result import Attempt, Pair, attempt_from_plain, attempt_to_plain
 from holdfast.attack.survival import survival
-from holdfast.attack.types import SearchResult, Survival, Target, check_time
+from holdfast.attack.types import SearchResult, Target, check_time
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import DataError, ImageError
 from holdfast.core.fingerprint import generator
-from holdfast.core.patch import Patch, amplitude, apply, changed, changed_pixels, difference
+from holdfast.core.patch import Patch, Survival, amplitude, apply, changed, changed_pixels, difference
 from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.types import Boxes, Detections, Floats, Image, Sample, Size

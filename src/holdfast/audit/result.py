@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from holdfast.attack.types import Survival
+from holdfast.core.patch import Survival
 from holdfast.core.result import Result, look_up
 from holdfast.engine.manifest import Manifest
 

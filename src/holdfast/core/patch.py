@@ -50,6 +50,16 @@ class Patch:
         object.__setattr__(self, "mask", mask)
 
 
+@dataclass(frozen=True)
+class Survival:
+    """In how many random views of attacked images a patch still hides what it hides in the images."""
+
+    transform: str
+    hidden: int
+    views: int  # in which the model detects a target of the clean image
+    images: int
+
+
 def apply(image: Image, patch: Patch, boxes: Floats | None = None) -> Image:
     """A copy of the image (h, w, 3) with the patch on it, clipped to the image.
 

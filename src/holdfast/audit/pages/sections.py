@@ -193,8 +193,8 @@ def budgets(audit: Audit) -> Section:
     figures = _listing(Table.of(levels, columns), "Attacks", audit, levels)
     if audit.patch and audit.patch.survival:
         table, note = survival_table(audit.patch.survival)
-        body = scroll(to_html(table, sortable=False), "Survival of the patch")
-        figures = (*figures, Figure("Survival of the patch", body, note, wide=True))
+        body = scroll(to_html(table, sortable=False), table.caption)
+        figures = (*figures, Figure("", body, note, wide=True))
     return Section("budgets", "Attacks", figures, lead)
 
 
