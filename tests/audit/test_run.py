@@ -12,9 +12,8 @@ import pytest
 from helpers import models as making
 from holdfast.attack import run as measure
 from holdfast.attack.result import Attempt
-from holdfast.audit import attack_levels, recheck, squares
+from holdfast.audit import attack_levels, attack_part, recheck, squares
 from holdfast.audit import matrix as matrix_module
-from holdfast.audit import run as audit_run
 from holdfast.audit.cli import audit_plan
 from holdfast.audit.options import AuditOptions
 from holdfast.audit.plan import CONTINUE, SCHEDULE, Clock
@@ -465,7 +464,7 @@ def test_whatever_ends_an_audit_its_progress_does_not_say_it_runs(blobs, monkeyp
         raise problem
 
     plan = wanted(blobs, budget="none")
-    monkeypatch.setattr(audit_run, "attack_levels", ends)
+    monkeypatch.setattr(attack_part, "attack_levels", ends)
     with pytest.raises(type(problem)):
         audit(plan)
     assert json.loads((plan.folder / PROGRESS).read_text())["state"] == state

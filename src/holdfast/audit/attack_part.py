@@ -11,8 +11,8 @@ from holdfast.core.errors import BudgetSpent, DataError, MissingExtra, NoGradien
 from holdfast.core.model import MODEL_KINDS
 from holdfast.noise.suite import Watch
 
-# Families that change the gradient. Pixels are attacked after the decoder; other runtimes compute the same.
-OPTIMISED = ("resize", "colour", "ceil", "upsample", "precision")
+# Families that change the gradient: not the decoder before the patch, other precisions or runtimes.
+OPTIMISED = ("resize", "colour", "ceil", "upsample")
 PROBLEMS = (DataError, MissingExtra, NoGradients)  # the part's reason; the other parts still run
 
 
