@@ -109,7 +109,7 @@ def test_label_is_loaded(tmp_path, picture):
     assert FileEntry("a", str(tmp_path / "a.jpg"), StoredLabel(7)).load().truth == Label(7)
 
 
-def test_files_that_cannot_be_read_are_named(tmp_path, picture):
+def test_files_that_cannot_be_read_are_named(tmp_path, picture, monkeypatch):
     (tmp_path / "empty.jpg").touch()
     (tmp_path / "folder.jpg").mkdir()
     (tmp_path / "large.jpg").write_bytes(picture())
@@ -119,8 +119,11 @@ def test_files_that_cannot_be_read_are_named(tmp_path, picture):
             with pytest.raises(ImageError, match=said) as caught:
                 call()
             assert name in str(caught.value)
-    with pytest.raises(ImageError, match=r"large\.jpg: 0 MB; image files up to 0 MB"):
-        read_image_file(tmp_path / "large.jpg", limit=100)
+    monkeypatch.setenv("HOLDFAST_LIMITS", "image-mb=1")
+    with (tmp_path / "large.jpg").open("ab") as stream:
+        stream.truncate(3 << 20)
+    with pytest.raises(ImageError, match=r"large\.jpg: 3 MB; the limit image-mb is 1 "):
+        read_image_file(tmp_path / "large.jpg")
 
 
 def test_boxes_cannot_be_scaled_by_what_is_no_image(tmp_path):

@@ -178,7 +178,7 @@ def test_deep_nesting_needs_no_stack():
     assert rows_of(f"(assert {deep})") == [([[1, 0]], [0])]
 
 
-def test_files_are_read_packed_or_not_and_bad_ones_refused(tmp_path):
+def test_files_are_read_packed_or_not_and_bad_ones_refused(tmp_path, monkeypatch):
     text = XY + BOX + "(assert (<= Y_0 0))"
     plain, packed = tmp_path / "a.vnnlib", tmp_path / "a.vnnlib.gz"
     plain.write_text(text)
@@ -190,9 +190,10 @@ def test_files_are_read_packed_or_not_and_bad_ones_refused(tmp_path):
     packed.write_bytes(b"no gzip")
     with pytest.raises(InputError, match="readable VNN-LIB"):
         read_vnnlib(packed)
-    packed.write_bytes(gzip.compress(b" " * 1_000_000))
-    with pytest.raises(InputError, match="MB"):
-        read_vnnlib(packed, limit=999_999)
+    packed.write_bytes(gzip.compress(b" " * 2_000_000))
+    monkeypatch.setenv("HOLDFAST_LIMITS", "spec-mb=1")
+    with pytest.raises(InputError, match="the limit spec-mb is 1 "):
+        read_vnnlib(packed)
     for content in ("", "  \n"):
         plain.write_text(content)
         with pytest.raises(InputError, match="empty"):

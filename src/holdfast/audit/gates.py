@@ -29,6 +29,7 @@ from holdfast.audit.values import (
     required_pattern,
 )
 from holdfast.core.errors import InputError
+from holdfast.core.limits import parse_toml
 from holdfast.metrics.points import ENOUGH
 from holdfast.report.tables import Table, many
 
@@ -136,7 +137,7 @@ def _entries(table: Mapping[str, object], where: str, begin: str) -> Iterator[Ga
 def read_gates(file: Path) -> tuple[Gate, ...]:
     """The gates under [gates] of a TOML file; InputError with the file if there are none."""
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        document = parse_toml(file.read_text(encoding="utf-8"))
     except OSError as problem:
         raise InputError(f"{file}: expected a TOML file with gates, got: {problem.strerror}") from problem
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:

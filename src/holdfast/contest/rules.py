@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import InputError
+from holdfast.core.limits import parse_toml
 from holdfast.graph.card import join_problems, shortened
 
 RULES_FILE = "rules.toml"
@@ -114,7 +115,7 @@ def read_rules(folder: Path) -> Rules:
     """The rules of the contest in a folder; raise RulesError with every problem. Model files are not read."""
     path = folder / RULES_FILE
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = parse_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         expected = "expected the folder of a contest (`holdfast contest init DIR`)."
         if (folder / "making.json").is_file():

@@ -1,13 +1,15 @@
 """A model: the user's ONNX file, and the card that describes its input and output."""
 
 import gzip
+import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from holdfast.core.errors import ModelError
+from holdfast.core.errors import InputError, ModelError
+from holdfast.core.limits import limit, open_regular, too_large
 from holdfast.core.types import Size
 
 Task: TypeAlias = Literal["classify", "detect", "segment", "single"]
@@ -23,6 +25,7 @@ MODEL_KINDS: Mapping[Task, str] = {
     "segment": "segmenter",
     "single": "single-object detector",
 }
+UNPACKED_FREELY = 64 << 20  # bytes that every packed file may unpack to
 Layout: TypeAlias = Literal["nchw", "nhwc"]
 Colour: TypeAlias = Literal["rgb", "bgr"]
 # "letterbox-truncate": the sides of the image are rounded down, as in YOLOX, not to the nearest pixel.
@@ -99,27 +102,35 @@ def existing_file(path: Path) -> Path | None:
     return packed if packed.is_file() else None
 
 
-def read_unpacked(path: Path, limit: int | None = None) -> bytes:
-    """The bytes of a file, unpacked if it is a .gz; of more than `limit` only the first limit + 1."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            return stream.read(-1 if limit is None else limit + 1)
-    except (EOFError, zlib.error) as problem:
-        raise gzip.BadGzipFile(str(problem)) from None
+def read_unpacked(path: Path) -> bytes:
+    """The bytes of a file, unpacked if it is a .gz. Raise InputError if they are far more than it holds."""
+    with open_regular(path) as stream:
+        if path.suffix != ".gz":
+            return stream.readall()
+        packed = os.fstat(stream.fileno()).st_size
+        most = min(limit("model-mb") << 20, max(UNPACKED_FREELY, packed * limit("unpacked-ratio")))
+        parts, size = [], 0
+        try:
+            with gzip.open(stream) as unpacked:
+                while part := unpacked.read(16 << 20):
+                    parts.append(part)
+                    if (size := size + len(part)) > most:
+                        name = "model-mb" if most == limit("model-mb") << 20 else "unpacked-ratio"
+                        got = f"{packed:,} bytes unpack to more than {most >> 20} MB"
+                        raise InputError(f"{path}: {too_large(name, got)}")
+        except (EOFError, zlib.error) as problem:
+            raise gzip.BadGzipFile(str(problem)) from None
+    return b"".join(parts)
 
 
-def read_onnx(path: Path, limit: int = 4 << 30) -> bytes:
-    """The bytes of an ONNX file, unpacked if it is a .gz and refused if that would exceed `limit` bytes."""
-    packed = path.suffix == ".gz"
+def read_onnx(path: Path) -> bytes:
+    """The bytes of an ONNX file, unpacked if it is a .gz. Raise ModelError if it cannot be read."""
     try:
-        data = read_unpacked(path, limit if packed else None)
+        return read_unpacked(path)
     except FileNotFoundError:
         other = existing_file(path)
         hint = f"did you mean {other.name}?" if other else "give the path of an .onnx file"
         raise ModelError(f"{path}: no such model file; {hint}") from None
     except OSError as problem:
-        raise ModelError(f"{path}: expected a readable ONNX file, got: {problem}") from problem
-    if packed and len(data) > limit:
-        size = f"{limit >> 20} MB"
-        raise ModelError(f"{path}: unpacks to more than {size}; if this is expected, unpack it first")
-    return data
+        reason = problem.strerror or problem
+        raise ModelError(f"{path}: expected a readable ONNX file, got: {reason}") from problem

@@ -16,6 +16,7 @@ import numpy as np
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import ImageError, InputError, UnknownName
+from holdfast.core.limits import limit, too_large
 from holdfast.core.model import Card, Input, Model
 from holdfast.core.registry import lookup
 from holdfast.core.types import Floats, Image, Prediction, Size, Tensor
@@ -69,6 +70,9 @@ def frame_of(original: Size, spec: Input) -> Frame:
         width, height = (short * side // min(w, h) if crop else short for side in (w, h))
         new = Size(max(net.width, width), max(net.height, height))
         x, y = -round((new.width - net.width) / 2), -round((new.height - net.height) / 2)
+    if new.width * new.height > limit("image-megapixels") * 1_000_000:
+        got = f"an image of {w}×{h} pixels, resized to {new.width}×{new.height}"
+        raise ImageError(too_large("image-megapixels", got))
     scales = {"scale_x": new.width / w, "scale_y": new.height / h}
     return Frame(original, network=net, resized=new, **scales, offset_x=x, offset_y=y)
 

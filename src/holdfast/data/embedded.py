@@ -10,6 +10,7 @@ from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, InputError
 from holdfast.core.extras import check
 from holdfast.core.fingerprint import of
+from holdfast.core.limits import limit, too_large
 from holdfast.core.model import TASK_NAMES, Task
 from holdfast.core.sources import code_of
 from holdfast.core.types import Boxes, Label, MaskFile, Sample
@@ -86,6 +87,8 @@ def embedded_dataset(name: str, task: Task | None, images: int | None = None) ->
     seed, count = (*map(int, parts), *DEFAULTS[len(parts) :])
     if count < 1:
         raise InputError(f"{name}: expected a count of 1 or more, got {count}")
+    if count > limit("scenes"):
+        raise InputError(f"{name}: {too_large('scenes', f'{count:,} scenes')}")
     if data == "far" and task and task != "classify":
         expected = TASK_NAMES[task]
         raise DataError(f"{name}: expected a dataset for {expected}, got one for classification; use `signs`")

@@ -1,6 +1,5 @@
 """Entries of image files: small frozen values that hold paths and packed truth, never image bytes."""
 
-import os
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,12 +9,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from holdfast.core.errors import HoldfastError, ImageError
+from holdfast.core.errors import ImageError
 from holdfast.core.fingerprint import of_bytes
+from holdfast.core.limits import read_file
 from holdfast.core.types import Boxes, Label, MaskFile, Sample, Size
 from holdfast.data.images import sniff
-
-MAX_FILE_BYTES = 512 << 20  # an encoded image above this is a mistake, not an image
 
 
 class BoxRow(NamedTuple):
@@ -122,23 +120,9 @@ class FileEntry:
         return Sample(self.name, data, self.truth.read(self.name, data))
 
 
-def read_image_file(path: str | Path, limit: int = MAX_FILE_BYTES) -> bytes:
+def read_image_file(path: str | Path) -> bytes:
     """The bytes of an image file; raise ImageError if it is missing, unreadable, empty or too large."""
-    data = read_bytes(path, limit, "image", ImageError)
+    data = read_file(path, "image-mb", ImageError, "image")
     if not data:
         raise ImageError(f"{path}: the file is empty (0 bytes); expected an image")
     return data
-
-
-def read_bytes(path: str | Path, limit: int, kind: str, error: type[HoldfastError]) -> bytes:
-    """The bytes of a file of this kind; raise `error` if it cannot be read or is too large."""
-    try:
-        with open(path, "rb") as stream:  # noqa: PTH123 (paths are kept as text to keep entries small)
-            size = os.fstat(stream.fileno()).st_size
-            if size > limit:
-                raise error(f"{path}: {size >> 20} MB; {kind} files up to {limit >> 20} MB are read")
-            return stream.read(size + 1)  # not read(limit), which would allocate that much at once
-    except OSError as problem:
-        missing = kind == "image" and isinstance(problem, FileNotFoundError)
-        reason = "no such image file" if missing else f"cannot be read: {problem.strerror or problem}"
-        raise error(f"{path}: {reason}") from problem

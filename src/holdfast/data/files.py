@@ -10,15 +10,14 @@ from typing import Any, TypeVar
 
 from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import DataError, InputError, OutputError
+from holdfast.core.limits import limit, open_regular, read_file, too_large
 from holdfast.core.model import Task
-from holdfast.data.entries import read_bytes
 from holdfast.data.images import SUFFIXES
 from holdfast.data.problems import IMAGE_WITHOUT_LABEL, SEVERAL_SPLITS, Problems
 
 # Order of preference if a dataset has several splits and none is requested: evaluation splits first.
 SPLITS = ("val", "valid", "validation", "val2017", "test", "test2017", "train", "train2017")
 _SAME = ("val", "valid", "validation")
-MAX_LABEL_BYTES = 4 << 30
 MAX_CLASSES = 65536  # the number of values of a 16-bit mask
 _NAME_FILES = ("classes.txt", "labels.txt", "obj.names", "names.txt", "synset_words.txt")
 T = TypeVar("T")
@@ -136,18 +135,18 @@ def note_unlabelled(folder: Path, labelled: Container[str], why: str, problems: 
             problems.add(IMAGE_WITHOUT_LABEL, folder / name, f"{why}; the image is skipped")
 
 
-def read_text(path: Path, limit: int = MAX_LABEL_BYTES) -> str:
+def read_text(path: Path, name: str = "label-mb") -> str:
     """The text of a label file (UTF-8, with or without a BOM); raise DataError if it cannot be read."""
     try:
-        return read_label_bytes(path, limit).decode("utf-8-sig")
+        return read_label_bytes(path, name).decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         got = f"byte {problem.object[problem.start]:#04x} at {problem.start}"
         raise DataError(f"{path}: expected text in UTF-8, got {got}") from None
 
 
-def read_label_bytes(path: Path, limit: int = MAX_LABEL_BYTES) -> bytes:
-    """The bytes of a label file; raise DataError if it cannot be read or is too large."""
-    return read_bytes(path, limit, "label", DataError)
+def read_label_bytes(path: Path, name: str = "label-mb") -> bytes:
+    """The bytes of a label file; raise DataError if it cannot be read or is above the limit of that name."""
+    return read_file(path, name, DataError)
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
@@ -160,7 +159,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
 def first_line(path: Path, most_bytes: int = 4096) -> str:
     """The first line of a text file that is not blank; empty if there is none or it is no text."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             head = stream.read(most_bytes)
     except OSError:
         return ""
@@ -173,7 +172,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        content = yaml.load(read_text(path, 64 << 20), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        text, loader = read_text(path, "text-mb"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        _check_nesting(path, yaml.parse(text, Loader=loader))
+        content = yaml.load(text, Loader=loader)  # noqa: S506
     except yaml.YAMLError as problem:
         line = getattr(getattr(problem, "problem_mark", None), "line", -1) + 1
         at = f":{line}" if line else ""
@@ -181,6 +182,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path}: expected a YAML mapping, got {type(content).__name__}")
     return {str(key): value for key, value in content.items()}
+
+
+def _check_nesting(path: Path, events: Iterable[Any]) -> None:
+    """Raise DataError if the events of a YAML file nest too deeply or have too many aliases."""
+    from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
+
+    depth = aliases = 0
+    for event in events:
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        aliases += isinstance(event, AliasEvent)
+        for name, got in (("depth", depth), ("aliases", aliases)):
+            if got > limit(name):
+                raise DataError(f"{path}: {too_large(name, f'a {name} of {got:,} in YAML')}")
 
 
 def yaml_base(content: Mapping[str, Any], config: Path) -> Path:

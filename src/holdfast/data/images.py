@@ -7,9 +7,8 @@ from io import BytesIO
 from typing import Any
 
 from holdfast.core.errors import ImageError
+from holdfast.core.limits import limit, too_large
 from holdfast.core.types import Size
-
-MAX_PIXELS = 89_000_000  # just below where Pillow suspects a decompression bomb
 
 # Formats by the first bytes, never by the file's name; WebP has its mark behind a length.
 _MAGIC = {
@@ -114,9 +113,8 @@ def _header(data: bytes, name: str) -> ImageHeader:
     width, height = header.size
     if width < 1 or height < 1:
         raise ImageError(f"{name}: the header states a size of {width}×{height} pixels")
-    if width * height > MAX_PIXELS:
-        limit = f"images up to {MAX_PIXELS // 1_000_000} megapixels are read"
-        raise ImageError(f"{name}: {width}×{height} pixels; {limit}")
+    if width * height > limit("image-megapixels") * 1_000_000:
+        raise ImageError(f"{name}: {too_large('image-megapixels', f'{width}×{height} pixels')}")
     return header
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.core.errors import DataError
+from holdfast.core.limits import parse_toml
 from holdfast.core.patch import OnBoxes, Patch, Position
 from holdfast.core.types import Image
 from holdfast.data.images import sniff
@@ -52,7 +53,7 @@ def patch_of(png: bytes, toml: bytes, name: str = "patch") -> Patch:
     """The patch of a PNG and its TOML; raise DataError if either is invalid."""
     pixels, mask = _pixels(png, name)
     try:
-        content = tomllib.loads(toml.decode("utf-8"))
+        content = parse_toml(toml.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise DataError(f"{name}.toml: expected TOML, got: {problem}") from problem
     return Patch(pixels, mask, _where(content.get("where", {}), name))

@@ -15,6 +15,7 @@ import orjson
 
 from holdfast.core.errors import DataError, OutputError
 from holdfast.core.fingerprint import sealed, unsealed
+from holdfast.core.limits import open_regular
 
 CELL_NAME = re.compile(r"[0-9a-f]{2}/(([a-z]+)\.[0-9a-f]{64})\.json")
 
@@ -188,7 +189,8 @@ class FolderStore(Store):
     def load(self, key: str) -> bytes | None:
         """The content of the file; None if it cannot be read."""
         try:
-            return self.path(key).read_bytes()
+            with open_regular(self.path(key)) as stream:
+                return stream.readall()
         except OSError:
             return None
 

@@ -20,6 +20,7 @@ from holdfast.config.toml import read_value, unknown_key
 from holdfast.config.toml_lines import Path as Where
 from holdfast.config.toml_lines import line_of, lines_of
 from holdfast.core.errors import InputError
+from holdfast.core.limits import parse_toml
 from holdfast.evaluate.options import CardOptions, ClassOptions, ReadingOptions, ScoreOptions, StageOptions
 from holdfast.metrics.points import ENOUGH
 from holdfast.noise.options import AllOptions, CalibrationOptions, RuleOptions
@@ -106,7 +107,7 @@ def read_experiment(file: Path) -> Experiment:
     """The experiment in a TOML file; raise InputError with file, line, field and values of every problem."""
     text = _text(file)
     try:
-        document = tomllib.loads(text)
+        document = parse_toml(text)
     except tomllib.TOMLDecodeError as problem:  # with the line in the same place as other errors
         message, _, position = str(problem).rpartition(" (at ")
         line, _, column = position.removeprefix("line ").rstrip(")").partition(", ")

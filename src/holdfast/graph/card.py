@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from holdfast.core.errors import CardError, OutputError, UnknownName
+from holdfast.core.limits import parse_toml, read_file
 from holdfast.core.model import Card, Head, Input, Task
 from holdfast.core.pipeline import LETTERBOXES
 from holdfast.core.registry import part
@@ -158,13 +159,13 @@ def card_path(model: Path) -> Path | None:
 def read_card(path: Path) -> Card:
     """The card in a TOML file, or a CardError that names the file and every problem in it."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise CardError(f"{path}: no such card; `holdfast model card NET.onnx` writes one") from None
-    except (OSError, UnicodeDecodeError) as problem:
+        if not path.exists():
+            raise CardError(f"{path}: no such card; `holdfast model card NET.onnx` writes one")
+        text = read_file(path, error=CardError).decode("utf-8")
+    except UnicodeDecodeError as problem:
         raise CardError(f"{path}: expected a readable TOML file, got: {problem}") from None
     try:
-        return parse_card(tomllib.loads(text), path.parent)
+        return parse_card(parse_toml(text), path.parent)
     except tomllib.TOMLDecodeError as problem:
         raise CardError(f"{path}: expected TOML, got: {problem}") from None
     except CardError as problem:
@@ -210,8 +211,10 @@ def _read_classes(value: Any, folder: Path, problems: list[str]) -> tuple[str, .
         names = BUILT_IN[value]
     else:
         try:
-            lines = (folder / value).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
+            if not (folder / value).resolve().is_relative_to(folder.resolve()):
+                raise CardError("outside")
+            lines = read_file(folder / value, error=CardError).decode("utf-8").splitlines()
+        except (CardError, OSError, UnicodeDecodeError):
             built_in = ", ".join(sorted(BUILT_IN))
             problems.append(f"classes: {value!r} is neither a file next to the card nor one of {built_in}")
             return ()

@@ -23,6 +23,7 @@ import orjson
 from numpy.typing import NDArray
 
 from holdfast.core.errors import DataError
+from holdfast.core.limits import read_file
 from holdfast.core.types import Bools, Floats, Ints
 from holdfast.metrics.boxes import DetectionTable, TruthTable
 
@@ -150,10 +151,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 def _read_json(path: Path) -> Any:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+    data = read_file(path, "label-mb", DataError)
     if not data or data.isspace():
         raise DataError(f"{path}: expected JSON, got an empty file")
     try:

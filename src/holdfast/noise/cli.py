@@ -195,6 +195,8 @@ def listing(options: ListOptions) -> None:
 def show(options: ShowOptions) -> int:
     """Show what each noise option does to an image: before, after, and the amplified difference."""
     from holdfast.core.errors import ImageError, InputError
+    from holdfast.core.limits import limit, read_file, too_large
+    from holdfast.data.images import sniff
     from holdfast.data.open import open_dataset
     from holdfast.graph.load import load_model
     from holdfast.noise.vision.show import examples_table, features, noise_examples, save_images, write
@@ -206,10 +208,10 @@ def show(options: ShowOptions) -> int:
     note_aliases((*options.only, *options.skip))
     check_outputs({"--out": options.out}, {"--folder": options.folder})
     image = options.image
-    try:
-        data = image.read_bytes()
-    except OSError as problem:
-        raise InputError(f"{image}: cannot be read: {problem.strerror}; expected an image file") from problem
+    data = read_file(image, "image-mb", kind="image")
+    width, height = sniff(data, str(image)).size
+    if width * height > limit("shown-megapixels") * 1_000_000:
+        raise InputError(f"{image}: {too_large('shown-megapixels', f'{width}×{height} pixels')}")
     loaded = load_model(options.model, options.card) if options.model else None
     try:
         examples = list(noise_examples(data, loaded, selection))

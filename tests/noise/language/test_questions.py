@@ -8,7 +8,6 @@ import pytest
 from helpers.tiny_language import write_lines
 from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.core.language import Ending
-from holdfast.noise.language import questions as text_lines
 from holdfast.noise.language.questions import open_text, shipped_texts
 
 PIQA = {"goal": "Mend a tyre.", "sol1": "Patch the hole.", "sol2": "Eat it."}
@@ -169,9 +168,9 @@ def test_a_bad_file_is_one_line(tmp_path, content, said):
 
 
 def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_lines, "MAX_TEXT_BYTES", 1 << 20)
+    monkeypatch.setenv("HOLDFAST_LIMITS", "label-mb=1")
     (tmp_path / "bomb.txt.bz2").write_bytes(bz2.compress(b"a" * (4 << 20)))
-    with pytest.raises(DataError, match="unpacks to more than 1 MB"):
+    with pytest.raises(DataError, match="unpacks to more; the limit label-mb is 1 "):
         open_text(tmp_path / "bomb.txt.bz2")
 
 

@@ -99,7 +99,7 @@ def _pages(folder: Path, problems: Problems, report: bool) -> list[_Annotation]:
 
 
 def _page(file: Path, problems: Problems) -> _Annotation:
-    data = files.read_label_bytes(file, 64 << 20)
+    data = files.read_label_bytes(file, "text-mb")
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         raise DataError("XML with its own entities is not supported")
     try:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.core.errors import ModelError
+from holdfast.core.limits import open_regular
 
 SYNONYMS = {"network": "net", "conv": "convolutional", "max": "maxpool", "avg": "avgpool", "silence": "empty"}
 Number = TypeVar("Number", int, float)
@@ -116,11 +117,13 @@ def read_sections(path: Path) -> tuple[Section, ...]:
 def read_bytes(path: Path, what: str) -> bytes:
     """The content of a darknet file; ModelError if it cannot be read."""
     try:
-        return path.read_bytes()
+        with open_regular(path) as stream:
+            return stream.readall()
     except FileNotFoundError:
         raise ModelError(f"{path}: no such file; give the path of a darknet {what}") from None
     except OSError as problem:
-        raise ModelError(f"{path}: expected a readable darknet {what}, got: {problem}") from problem
+        reason = problem.strerror or problem
+        raise ModelError(f"{path}: expected a readable darknet {what}, got: {reason}") from problem
 
 
 def _read_text(path: Path) -> str:

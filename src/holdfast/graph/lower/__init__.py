@@ -15,6 +15,7 @@ from holdfast.core.errors import ModelError
 from holdfast.graph.inspect import STANDARD, load_proto, opset_of
 from holdfast.graph.ir import Array, Net
 from holdfast.graph.lower import conv, curves, matrix, moves
+from holdfast.graph.lower.growth import check_size
 from holdfast.graph.lower.tidy import tidied
 from holdfast.graph.lower.values import (
     Lowering,
@@ -87,6 +88,7 @@ def lowered(node: Node, domain: str, build: StepBuilder, table: OperatorTable = 
         raise node.fail("it draws random numbers")
     dropped = build.drop_softmax and node.last and node.operator in ("Softmax", "LogSoftmax")
     constant = not dropped and all(not isinstance(v, View) for v in node.inputs)
+    check_size(node)
     lower = (table.moves if constant else table.operators).get(node.operator)
     try:
         if lower is not None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from holdfast.core.errors import DataError, InputError, ModelError, one_line
 from holdfast.core.extras import require
 from holdfast.core.language import Ending, Question, ScoredQuestion
+from holdfast.core.limits import read_file
 from holdfast.noise.language.graph import Feeds, Runner, feeds_of
 
 _MOST_BYTES = 256 << 20
@@ -80,12 +81,7 @@ def find_tokenizer(model: Path) -> Path:
 def open_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a tokenizer.json."""
     tokenizers = require("a language model", "tokenizers")
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InputError(f"{path}: {path.stat().st_size >> 20} MB; tokenizers up to 256 MB are read")
-        data = path.read_bytes()
-    except OSError as problem:
-        raise InputError(f"{path}: cannot be read: {problem.strerror or problem}") from problem
+    data = read_file(path, "tokenizer-mb")
     try:
         encoder = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
     except Exception as problem:  # noqa: BLE001 - tokenizers raises plain Exception

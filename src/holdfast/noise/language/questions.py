@@ -23,10 +23,10 @@ from typing import Any, NamedTuple, TypeAlias
 from holdfast.core.errors import DataError, InputError, UnknownName
 from holdfast.core.fingerprint import of_bytes
 from holdfast.core.language import Ending, Question, TextKind, TextSet
+from holdfast.core.limits import limit, too_large
 from holdfast.data.files import read_label_bytes
 
 SHIPPED = Path(str(resources.files("holdfast"))) / "models" / "language"  # models and question sets
-MAX_TEXT_BYTES = 512 << 20  # the largest of the sets, HellaSwag's training part, is 50 MB
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,17 @@ def shorten(value: object) -> str:
 
 
 def read_unpacked(path: Path) -> bytes:
-    """The bytes of a text file, unpacked if it is bzip2; DataError beyond 512 MB."""
-    data, limit = read_label_bytes(path, MAX_TEXT_BYTES), MAX_TEXT_BYTES
+    """The bytes of a text file, unpacked if it is bzip2; DataError if they are above the limit."""
+    data = read_label_bytes(path)
     if not data.startswith(b"BZh"):
         return data
     try:
         with bz2.open(path) as stream:  # reads piece by piece: a small file cannot fill the memory
-            data = stream.read(limit + 1)
+            data = stream.read((limit("label-mb") << 20) + 1)
     except (OSError, EOFError) as problem:
         raise DataError(f"{path}: not a whole bzip2 file: {problem}; download it again") from problem
-    if len(data) > limit:
-        raise DataError(f"{path}: unpacks to more than {limit >> 20} MB; question sets up to that are read")
+    if len(data) > limit("label-mb") << 20:
+        raise DataError(f"{path}: {too_large('label-mb', 'unpacks to more')}")
     return data
 
 
@@ -261,7 +261,7 @@ def open_text(path: Path, limit: int | None = None) -> TextSet:
         kind = kind_of(file, lines, records[0])
         labels: Sequence[Label | None] = [None] * len(records)
         if beside := _label_file(file, records[0], kind):
-            data = read_label_bytes(beside, 64 << 20)
+            data = read_label_bytes(beside, "text-mb")
             labels = _labels(beside, data, len(records), file)
             notes.append(f"labels read from {beside.name}")
             sha256 = of_bytes(f"{sha256}\n{of_bytes(data)}".encode())

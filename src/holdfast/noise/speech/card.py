@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast.core import fingerprint
 from holdfast.core.errors import CardError, ModelError, UnknownName
+from holdfast.core.limits import parse_toml
 from holdfast.graph.card import fit_fields
 from holdfast.noise.speech.spectrum import Spectrum
 
@@ -86,7 +87,7 @@ _SECTIONS: dict[str, Any] = {
 def read_speech_card(path: Path) -> SpeechCard:
     """The card in a TOML file, or a CardError that names the file and every problem in it."""
     try:
-        return parse_speech_card(tomllib.loads(path.read_text(encoding="utf-8")))
+        return parse_speech_card(parse_toml(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise CardError(f"{path}: no such card; see docs/how-to/speech.md") from None
     except (OSError, UnicodeDecodeError) as problem:

@@ -16,9 +16,10 @@ import numpy as np
 
 from holdfast.core.errors import HoldfastError, ImageError, one_line
 from holdfast.core.extras import require
+from holdfast.core.limits import limit, too_large
 from holdfast.core.registry import stage
 from holdfast.core.types import Image
-from holdfast.data.images import MAX_PIXELS, sniff_head
+from holdfast.data.images import sniff_head
 
 
 @stage(
@@ -41,8 +42,8 @@ def pillow(data: bytes) -> Image:
     try:
         with Pillow.open(io.BytesIO(data)) as picture:
             width, height = picture.size
-            if width * height > MAX_PIXELS:
-                raise ImageError(f"{width}×{height} pixels are over the limit of {MAX_PIXELS:,}")
+            if width * height > limit("image-megapixels") * 1_000_000:
+                raise ImageError(too_large("image-megapixels", f"{width}×{height} pixels"))
             if picture.mode.startswith("I"):
                 grey = (np.asarray(picture, np.float64) / 257.0).round().clip(0, 255).astype(np.uint8)
                 return np.repeat(grey[:, :, np.newaxis], 3, axis=2)
@@ -50,7 +51,7 @@ def pillow(data: bytes) -> Image:
     except UnidentifiedImageError:
         raise ImageError("expected a JPEG, PNG or other image, got bytes of no known format") from None
     except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as problem:
-        raise ImageError(f"over the limit of {MAX_PIXELS:,} pixels: {problem}") from None
+        raise ImageError(f"over the limit image-megapixels: {problem}") from None
     except (OSError, SyntaxError, ValueError) as problem:
         raise ImageError(f"cannot be decoded by Pillow: {one_line(problem)}") from problem
 

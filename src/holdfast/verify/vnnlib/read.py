@@ -15,13 +15,13 @@ import numpy as np
 
 from holdfast.core.errors import InputError
 from holdfast.core.extras import require
+from holdfast.core.limits import limit, too_large
 from holdfast.core.model import existing_file, read_unpacked
 from holdfast.core.types import Floats
 from holdfast.verify.vnnlib import formulas
 from holdfast.verify.vnnlib.formulas import All, Bound, Formula, InvalidFormula, LinearRow, Script, Term
 from holdfast.verify.vnnlib.spec import Disjunct, Spec
 
-LIMIT_BYTES = 1 << 29
 _SPACE = re.compile(r"(?>\s+|;[^\n]*)*+")
 _INDEX = r"(?:0|[1-9]\d{0,8})"
 _NUMBER = r"-?(?:\d{1,20}+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d\d?)?"  # finite in float64
@@ -86,18 +86,18 @@ def _table(inputs: int, outputs: int, rows: tuple[LinearRow, ...]) -> tuple[Any,
     return weights[:, inputs:][:, ::-1].copy(), bound, strict, tied
 
 
-def read_vnnlib(path: Path | str, limit: int = LIMIT_BYTES) -> Spec:
-    """The specification in a VNN-LIB file, 1.0 or 2.0, or in its .gz, of at most `limit` bytes unpacked."""
+def read_vnnlib(path: Path | str) -> Spec:
+    """The specification in a VNN-LIB file, 1.0 or 2.0, or in its .gz."""
     path = existing_file(Path(path)) or Path(path)
     try:
-        data = read_unpacked(path, limit)
+        data = read_unpacked(path)
     except FileNotFoundError:
         raise InputError(f"{path}: no such specification; give the path of a .vnnlib file") from None
     except OSError as problem:
         reason = problem.strerror or problem
         raise InputError(f"{path}: expected a readable VNN-LIB file, got: {reason}") from problem
-    if len(data) > limit:
-        raise InputError(f"{path}: has more than {limit >> 20} MB; expected a VNN-LIB file of less")
+    if len(data) > limit("spec-mb") << 20:
+        raise InputError(f"{path}: {too_large('spec-mb', f'{len(data) >> 20} MB')}")
     if not data.strip():
         raise InputError(f"{path}: the file is empty; expected a VNN-LIB specification")
     return parse_vnnlib(data.decode("utf-8-sig", errors="replace"), str(path))
