@@ -16,11 +16,11 @@ from holdfast.attack.types import Sticker
 from holdfast.core.errors import InputError
 from holdfast.core.patch import Patch, Survival
 from holdfast.core.result import Result
+from holdfast.core.text import printable
 from holdfast.core.types import Boxes, Detections, Floats, Image, Size
 from holdfast.data.patchfile import files_of, patch_of
 from holdfast.engine.cells import CellSet
 from holdfast.engine.records import DetectionRecord, FailedImage, from_plain, to_plain
-from holdfast.engine.store import printable
 from holdfast.evaluate.classes import Alignment, realign
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.metrics.frechet import frechet

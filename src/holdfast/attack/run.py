@@ -26,12 +26,13 @@ from holdfast.core.pipeline import pipeline_of
 from holdfast.core.registry import lookup
 from holdfast.core.result import in_folder
 from holdfast.core.sources import versions
+from holdfast.core.text import printable
 from holdfast.core.types import Image
 from holdfast.engine.cells import run
 from holdfast.engine.executor import Progress, silent
 from holdfast.engine.manifest import now
 from holdfast.engine.records import FailedImage
-from holdfast.engine.store import printable, to_json, write_atomic
+from holdfast.engine.store import to_json, write_atomic
 from holdfast.evaluate.classes import Alignment
 from holdfast.evaluate.run import EvaluationPlan, alignment_of, settings_plain
 from holdfast.report.tables import table_of, to_csv

@@ -20,8 +20,8 @@ from holdfast.audit.plan import AuditPlan
 from holdfast.audit.result import AttackLevel
 from holdfast.core.errors import BudgetSpent, DataError
 from holdfast.core.extras import is_installed
+from holdfast.core.text import printable
 from holdfast.engine.manifest import slug
-from holdfast.engine.store import printable
 from holdfast.evaluate.difference import scored_run
 from holdfast.evaluate.run import alignment_of
 from holdfast.noise.suite import Watch

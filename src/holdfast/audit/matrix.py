@@ -20,9 +20,9 @@ from holdfast.audit.square_map import THREAT, worst_squares
 from holdfast.audit.state import AuditState, PartOutcome
 from holdfast.core.errors import BudgetSpent, DataError, InputError
 from holdfast.core.model import Card
+from holdfast.core.text import printable
 from holdfast.core.types import Bools, Floats
 from holdfast.engine.records import ClassificationRecord, DetectionRecord, FailedImage, Record
-from holdfast.engine.store import printable
 from holdfast.evaluate.difference import ScoredRun, bootstrap_values, scored_run
 from holdfast.metrics.intervals import FEWEST, paired
 from holdfast.noise.suite import Watch, no_progress

@@ -13,11 +13,11 @@ from holdfast.core.dataset import Entry
 from holdfast.core.errors import HoldfastError, ImageError, InputError, one_line
 from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline
+from holdfast.core.text import printable
 from holdfast.core.types import Size
 from holdfast.engine.cells import CellResult, MissingCells, Setup, Work, run
 from holdfast.engine.execution import cell_store
 from holdfast.engine.pipelines import content_of
-from holdfast.engine.store import printable
 from holdfast.evaluate.result import CELLS
 from holdfast.noise.suite import Watch, no_progress
 from holdfast.stages.deployed import DeployedInference

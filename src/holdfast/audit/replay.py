@@ -14,8 +14,8 @@ from holdfast.core.errors import InputError
 from holdfast.core.patch import Patch
 from holdfast.core.pipeline import Decode, Pipeline
 from holdfast.core.registry import lookup
+from holdfast.core.text import printable
 from holdfast.engine.records import Record
-from holdfast.engine.store import printable
 from holdfast.noise.suite import Watch
 from holdfast.noise.vision.choose import ImageCandidate, build_variant, reason_of
 from holdfast.noise.vision.result import ModelNoise, NoiseRow

@@ -22,12 +22,12 @@ from holdfast.core.model import MODEL_KINDS, Model
 from holdfast.core.patch import apply
 from holdfast.core.pipeline import Pipeline, load_pipeline
 from holdfast.core.registry import lookup
+from holdfast.core.text import printable
 from holdfast.core.types import Boxes, Detections, Floats, Image, Ints, Label, Prediction, Scores, Size, Truth
 from holdfast.engine.cells import ItemWork, Setup, run
 from holdfast.engine.execution import cell_store
 from holdfast.engine.pipelines import ImagePipeline, content_of
 from holdfast.engine.records import FailedImage
-from holdfast.engine.store import printable
 from holdfast.evaluate.result import CELLS
 from holdfast.evaluate.run import EvaluationPlan, alignment_of, work_for
 from holdfast.metrics.boxes import iou

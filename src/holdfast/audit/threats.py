@@ -13,9 +13,9 @@ from holdfast.core.patch import Patch, Position, apply
 from holdfast.core.pipeline import Decode
 from holdfast.core.registry import lookup
 from holdfast.core.sources import code_of
+from holdfast.core.text import printable
 from holdfast.core.types import Boxes, Floats, Sample, Truth
 from holdfast.data.patchfile import png_of
-from holdfast.engine.store import printable
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ _ending = threading.Lock()  # held by the thread that answers Ctrl-C
 
 def main() -> None:
     """Run one command and exit with its code, one of `core.errors.EXIT_CODES`."""
+    from holdfast.core.text import PrintableStream
+
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)
     if "HOLDFAST_END_WITH_STDIN" in os.environ:
@@ -48,6 +50,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ─ or Δ must not end a run
+    # Names from files must not control the terminal.
+    sys.stdout, sys.stderr = (stream and PrintableStream(stream) for stream in (sys.stdout, sys.stderr))
     # What is made at the start stays; to look for waste in it again and again takes 8 ms of a short command.
     gc.set_threshold(50_000, 20, 20)
     code = run(sys.argv[1:])

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Literal
 
 from holdfast.core.errors import InputError
+from holdfast.core.text import printable as escaped
 
 Lang = Literal["en", "zh"]
 SHOWN = 10  # names of a list that are written out; the rest is counted
@@ -205,7 +206,7 @@ def content_kind(head: bytes) -> str:
 
 def printable(name: str) -> str:
     """A name from an untrusted zip, safe to print: no control characters, limited length."""
-    clean = "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in name)
+    clean = escaped(name.replace("\n", "\\n").replace("\t", "\\t"))
     return clean if len(clean) <= _LONGEST else f"{clean[: _LONGEST - 20]}…{clean[-16:]}"
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from holdfast.core.errors import BudgetSpent, InputError
+from holdfast.core.text import printable, terminal
 from holdfast.engine.execution import current
 from holdfast.engine.workers import Worker, WorkerLost, WorkerTask, answers, workers
 
@@ -182,12 +183,14 @@ def progress(what: str, total: int, unit: str = "images") -> Iterator[Callable[[
 @contextmanager
 def _bar(what: str, total: int, unit: str) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     text, left = TextColumn("{task.description}"), TextColumn(f"{unit}, time left")
     columns = (text, BarColumn(), MofNCompleteColumn(), left, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
+    console = Console(file=terminal(sys.stderr))
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(escape(printable(what)), total=total)
         yield lambda done, reused: bar.update(task, advance=done)
 
 

@@ -19,11 +19,11 @@ from holdfast.core.errors import CardError, ImageError, InputError, ModelError, 
 from holdfast.core.model import Input, Model
 from holdfast.core.pipeline import Frame, Pipeline, Run, checked, place
 from holdfast.core.registry import lookup
+from holdfast.core.text import printable
 from holdfast.core.types import Image, Sample, Tensor
 from holdfast.data.images import notes
 from holdfast.engine.cells import CellResult, CellSet, MissingCells, Setup, Work
 from holdfast.engine.records import FailedImage, Record, from_plain, record_of, to_plain
-from holdfast.engine.store import printable
 
 A = TypeVar("A")
 Errors = dict[int, Exception]  # pipeline -> why it has no tensor of this image

@@ -16,13 +16,9 @@ import orjson
 from holdfast.core.errors import DataError, OutputError
 from holdfast.core.fingerprint import sealed, unsealed
 from holdfast.core.limits import open_regular
+from holdfast.core.text import printable
 
 CELL_NAME = re.compile(r"[0-9a-f]{2}/(([a-z]+)\.[0-9a-f]{64})\.json")
-
-
-def printable(text: str) -> str:
-    r"""The text with bytes of file names that are no UTF-8 as `\xbd`, so that it can be stored and shown."""
-    return re.sub("[\udc80-\udcff]", lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
 
 
 def to_json(value: Any, *, indent: bool = False) -> bytes:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core.errors import HoldfastError, InputError
+from holdfast.core.text import printable
 from holdfast.data.open import open_dataset
-from holdfast.engine.store import printable
 from holdfast.evaluate.result import Evaluation, RunInfo
 from holdfast.evaluate.score import RANKED_BY
 from holdfast.report.gallery import Picture, WorstImages, gallery

@@ -15,11 +15,12 @@ from holdfast.core.dataset import Dataset, Entry
 from holdfast.core.errors import InputError
 from holdfast.core.model import Task
 from holdfast.core.result import optional, rows_to_csv
+from holdfast.core.text import printable
 from holdfast.core.types import Floats, Ints, plain_name
 from holdfast.data.entries import FileEntry
 from holdfast.data.images import sniff
 from holdfast.engine.records import ClassificationRecord, DetectionRecord, Record, SegmentationRecord
-from holdfast.engine.store import printable, write_atomic
+from holdfast.engine.store import write_atomic
 from holdfast.evaluate.options import RecordOptions
 from holdfast.evaluate.result import Evaluation
 from holdfast.evaluate.score import Settings, score_records

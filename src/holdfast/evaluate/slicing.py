@@ -19,7 +19,7 @@ import numpy as np
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import DataError, ImageError, InputError
 from holdfast.core.model import Task
-from holdfast.engine.store import printable
+from holdfast.core.text import printable
 
 SIZE, CLASS, BRIGHTNESS = "size", "class", "brightness"
 DARK, BRIGHT = 70, 140  # mean luma of 0 to 255

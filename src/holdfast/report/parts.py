@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 
+from holdfast.core.text import printable
 from holdfast.metrics.points import basis_text, is_indication
 from holdfast.report.tables import Cell, Table, grouped, shown, to_html
 
@@ -131,6 +132,7 @@ def environment(package: str) -> jinja2.Environment:
         loader=jinja2.PackageLoader(package, "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=lambda value: printable(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

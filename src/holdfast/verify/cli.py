@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.config.output import say, write_json
+from holdfast.core.text import terminal
 from holdfast.verify.options import VerifyOptions
 
 if TYPE_CHECKING:
@@ -135,8 +136,8 @@ def _values(letter: str, values: Any, shown: Sequence[int]) -> str:
 def progress_line() -> Callable[[str, int, float], None]:
     """A function that shows on standard error how it goes: in place on a terminal, now and then elsewhere."""
     began = last = time.monotonic()
-    terminal = sys.stderr is not None and sys.stderr.isatty()
-    every = 0.1 if terminal else _EVERY_SECONDS
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    every = 0.1 if is_terminal else _EVERY_SECONDS
 
     def tell(what: str, domains: int, bound: float) -> None:
         nonlocal last
@@ -145,7 +146,7 @@ def progress_line() -> Callable[[str, int, float], None]:
             return
         last = now
         line = f"{now - began:.0f} s: {what}, {domains:,} open, best bound {bound:.4g}"
-        sys.stderr.write(f"\r\x1b[K{line}\r" if terminal else f"{line}\n")
+        terminal(sys.stderr).write(f"\r\x1b[K{line}\r" if is_terminal else f"{line}\n")
         sys.stderr.flush()
 
     return tell

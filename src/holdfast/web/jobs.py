@@ -18,7 +18,8 @@ import orjson
 from holdfast.audit.options import AuditOptions
 from holdfast.core.errors import HoldfastError, OutputError
 from holdfast.core.processes import END_WITH_STDIN
-from holdfast.engine.store import printable, to_json, write_atomic
+from holdfast.core.text import printable
+from holdfast.engine.store import to_json, write_atomic
 from holdfast.web.form import Places, command_of, known_values, options_of
 from holdfast.web.render import Refusal
 from holdfast.web.runs import LARGEST_PROGRESS, mark_cancelled, read_regular

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from holdfast.engine.store import printable
+from holdfast.core.text import printable
 from holdfast.graph.load import shipped
 from holdfast.report.html import integrity
 from holdfast.web.form import UPLOADED, Places, form_inputs, listing

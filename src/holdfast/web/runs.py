@@ -16,7 +16,8 @@ import orjson
 
 from holdfast.audit.result import PROGRESS
 from holdfast.core.errors import HoldfastError, InputError
-from holdfast.engine.store import printable, to_json, write_atomic
+from holdfast.core.text import printable
+from holdfast.engine.store import to_json, write_atomic
 from holdfast.metrics.points import lost_text
 from holdfast.web.render import Refusal
 
