@@ -15,6 +15,7 @@ from holdfast.attack.types import CONTIGUOUS
 from holdfast.core.patch import Survival, apply
 from holdfast.core.types import Floats, Image
 from holdfast.engine.records import DetectionRecord
+from holdfast.engine.store import printable
 from holdfast.evaluate.classes import realign
 from holdfast.metrics.points import is_indication
 from holdfast.report.charts.lines import ChartLine, line_chart
@@ -278,7 +279,8 @@ def _enlarged(result: AttackResult, attempt: Attempt) -> tuple[tuple[str, Image]
     for number, (rgba, size) in enumerate(itertools.islice(patches, PATCHES)):
         text = f"patch {number + 1}: {len(rgba)}×{len(rgba)} px"
         text += f", {size.centimetres:.1f} cm" if size.centimetres else ""
-        captioned.append((f"{text} ({print_name(result.files[attempt.name], number)})", rgba))
+        file = printable(print_name(result.files[attempt.name], number))
+        captioned.append((f"{text} ({file})", rgba))
     return tuple(captioned)
 
 

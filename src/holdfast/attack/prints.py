@@ -12,6 +12,7 @@ from holdfast.attack.shapes import outline
 from holdfast.attack.types import PatchShape, Sticker
 from holdfast.core.patch import Patch, nearest
 from holdfast.core.types import Image
+from holdfast.engine.store import printable
 
 PRINTS = "prints"  # the folder of these files
 PER_METRE = 11811  # 300 dpi
@@ -85,7 +86,12 @@ def describe_prints(attempt: Attempt, stem: str, shape: PatchShape) -> list[dict
     rows = []
     prints = zip(attempt.stickers, prints_of(attempt, shape), strict=True)
     for number, (sticker, (rgba, size)) in enumerate(prints):
-        row = {"file": print_name(stem, number), "x": sticker.x, "y": sticker.y, "side": sticker.side}
+        row = {
+            "file": printable(print_name(stem, number)),
+            "x": sticker.x,
+            "y": sticker.y,
+            "side": sticker.side,
+        }
         row |= {"pixels": int((rgba[..., 3] > 0).sum()), "print_pixels": size.pixels}
         rows.append(row | {"centimetres": size.centimetres, "dots_per_metre": size.per_metre})
     return rows
