@@ -1,10 +1,13 @@
 """The noise suite on real models and on the shipped ones: one table a data set, as in the paper.
 
-    python benchmarks/noise_tables.py [imagenet] [coco128] [signs] [--images N] [--jobs N]
+    python benchmarks/noise_tables.py [imagenet] [coco128] [signs-detect] … [--images N] [--jobs N]
+    python benchmarks/noise_tables.py … --restate
 
 Writes benchmarks/results/noise-NAME.{json,csv,md}: every option with its interval, the paper's row a model,
 and the versions. Real data is looked for in HOLDFAST_DATA or ../shared/data; without it only `signs`.
-A run that was ended goes on (cells are kept in --runs).
+A run that was ended goes on (cells are kept in --runs). --restate reads stored results instead of measuring:
+means leave out the options that are hypothetical today, and only a Combined with such an option is measured
+again.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import shlex
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +31,12 @@ from holdfast.engine.executor import progress
 from holdfast.engine.store import to_json
 from holdfast.evaluate.run import EvaluationPlan
 from holdfast.graph.load import load_model
-from holdfast.noise.vision.result import NoiseSuite, as_plain
-from holdfast.noise.vision.run import NoisePlan, measure, prepare
+from holdfast.noise.suite import NoiseSelection
+from holdfast.noise.vision.result import NoiseSuite, as_plain, open_suite
+from holdfast.noise.vision.run import NoisePlan, measure, prepare, worst_options
 from holdfast.noise.vision.tables import families_table, models_csv, models_table, options_table
 from holdfast.report.tables import to_csv, to_markdown, to_text
+from holdfast.stages.families import families, options
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -115,11 +120,16 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=0)
     parser.add_argument("--runs", type=Path, default=Path("holdfast-runs"))
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--restate", action="store_true", help="stored results by the rule of today")
     asked = parser.parse_args()
     for name in asked.tables or TASKS:
         task = TASKS[name]
         if not task.data.startswith("signs") and not (shared() / task.data).is_dir():
             print(f"{name}: no data at {shared() / task.data}; left out", file=sys.stderr)
+            continue
+        stored = (asked.out / f"noise-{name}").with_suffix(".json")
+        if asked.restate:
+            write(restated(stored, task, asked.runs, asked.jobs), stored.with_suffix(""))
             continue
         began = time.perf_counter()
         plans = [plan_of(model, task, asked.images, asked.runs, asked.jobs) for model in task.models]
@@ -129,6 +139,23 @@ def main() -> None:
         seconds = round(time.perf_counter() - began, 1)
         suite = NoiseSuite(task.data, models, command, created, seconds, versions())
         write(suite, asked.out / f"noise-{name}")
+
+
+def restated(stored: Path, task: Task, runs: Path, jobs: int) -> NoiseSuite:
+    """The stored suite without hypothetical options in means and Combined, as the suite has it today."""
+    suite = open_suite(stored)
+    known = {option.label: option for family in families() for option in options(family)}
+    models = []
+    for model in suite.models:
+        rows = tuple(replace(r, hypothetical=known[r.label].hypothetical) for r in model.rows)
+        combined, notes = model.combined, model.notes
+        if combined and any(known[label].hypothetical for label in combined.option.split(" + ")):
+            only = tuple(option.label for option in worst_options(rows, known))
+            plan = replace(plan_of(model.model, task, None, runs, jobs), selection=NoiseSelection(only=only))
+            combined = measure(prepare(plan), progress).combined
+            notes = (*notes, f"Combined without hypothetical options: measured {datetime.date.today()}")
+        models.append(replace(model, rows=rows, combined=combined, notes=notes))
+    return replace(suite, models=tuple(models))
 
 
 def lean(told: Any) -> Any:
@@ -148,6 +175,7 @@ def write(suite: NoiseSuite, stem: Path) -> None:
         tables += [families_table(model), options_table(model)]
     notes = [f"{m.model}: 8 bits calibrated on {m.calibration}" for m in suite.models if m.calibration]
     made = f"`{suite.command}`, made {suite.created} in {suite.seconds:.0f} s."
+    made += "".join(f" {m.model}: {n}." for m in suite.models for n in m.notes if n.startswith("Combined "))
     head = f"# System noise on {suite.data}\n\n{made}"
     parts = [head, *(f"{note}." for note in notes), *map(to_markdown, tables)]
     stem.with_suffix(".md").write_text("\n\n".join(parts) + "\n")
