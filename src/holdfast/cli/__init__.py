@@ -1,6 +1,7 @@
 """The command line: thin commands around public functions. Nothing heavy is imported before it is needed."""
 
 import contextlib
+import errno
 import gc
 import io
 import os
@@ -33,6 +34,8 @@ COMMANDS = {
     },
 }
 INTERRUPTED = 130
+# A full disk, a failing one, too many open files or processes, no memory.
+MACHINE_TROUBLE = ("ENOSPC", "EDQUOT", "EIO", "EMFILE", "ENFILE", "EAGAIN", "ENOMEM")
 KEPT = "Interrupted. Completed work is saved; run the same command again to resume."
 _ending = threading.Lock()  # held by the thread that answers Ctrl-C
 
@@ -110,7 +113,7 @@ def run(arguments: list[str]) -> int:
     if signal.getsignal(signal.SIGINT) is _stop:
         _listen_for_interrupts()
     from holdfast.cli.app import execute
-    from holdfast.core.errors import HoldfastError
+    from holdfast.core.errors import HoldfastError, MachineError
 
     try:
         if "_HOLDFAST_COMPLETE" in os.environ:
@@ -131,11 +134,13 @@ def run(arguments: list[str]) -> int:
         return 0
     except OSError as problem:  # a folder that may not be entered, a disk that is gone
         where = f"{problem.filename}: " if problem.filename else ""
-        return _say(f"{where}{problem.strerror or problem}", 2)
+        code = MachineError.exit_code if errno.errorcode.get(problem.errno or 0) in MACHINE_TROUBLE else 2
+        return _say(f"{where}{problem.strerror or problem}", code)
     except MemoryError:
-        return _say("out of memory; try fewer --jobs", 2)
-    except Exception as problem:  # the last line of defence: no traceback for the user
-        if os.environ.get("HOLDFAST_TRACEBACK"):
+        return _say("out of memory; try fewer --jobs", MachineError.exit_code)
+    except BaseException as problem:  # the last line of defence: no traceback for the user
+        is_panic = type(problem).__name__ == "PanicException"  # of a library in Rust; no Exception
+        if os.environ.get("HOLDFAST_TRACEBACK") or not (isinstance(problem, Exception) or is_panic):
             raise
         what = f"{type(problem).__name__}: {problem}"
         return _say(

@@ -11,6 +11,7 @@ EXIT_CODES = {  # of the command line; the reference in the docs is generated fr
     3: "verify: unknown, or the time limit was reached.",
     4: "Done, but some images or other items failed and are not in the numbers.",
     5: "audit and run: no gate failed, but a gate on too few images (--min-images) is not decided.",
+    6: "Machine trouble: a worker, memory, the disk or a store failed. Completed work is saved; try again.",
     70: "Internal error. Please report it; HOLDFAST_TRACEBACK=1 prints the traceback.",
     130: "Interrupted by Ctrl-C. Completed work is saved; run the same command again to resume.",
 }
@@ -74,7 +75,17 @@ class ImageError(DataError):
 
 
 class OutputError(HoldfastError):
-    """A result that could not be written (read-only folder, full disk)."""
+    """A result that cannot be written at that path."""
+
+
+class MachineError(HoldfastError):
+    """Trouble of the machine, not of the input: the same command may succeed later or elsewhere."""
+
+    exit_code = 6
+
+
+class DiskError(OutputError, MachineError):
+    """A disk that is full or fails while a result is written."""
 
 
 def install_line(extra: str, package: str) -> str:

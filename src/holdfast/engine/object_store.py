@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from holdfast.core.errors import DataError, InputError, MissingExtra, OutputError
+from holdfast.core.errors import DataError, InputError, MachineError, MissingExtra, OutputError
 from holdfast.core.fingerprint import unsealed
 from holdfast.engine.store import Store, StoreEntry, key_of, name_of
 
@@ -31,7 +31,7 @@ THREADS = 64  # requests at a time; a cell is small, so latency counts and not b
 PENDING = 256  # writes that may wait for a thread
 
 
-class StoreError(OutputError, DataError):
+class StoreError(OutputError, DataError, MachineError):
     """A store that does not answer, or that refuses a request."""
 
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import orjson
 
-from holdfast.core.errors import DataError, OutputError
+from holdfast.core.errors import DataError, DiskError, OutputError
 from holdfast.core.fingerprint import sealed, unsealed
 from holdfast.core.limits import open_regular
 from holdfast.core.text import printable
@@ -67,7 +67,7 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
                 os.fsync(stream.fileno())
         temporary.replace(path)
     except OSError as problem:
-        raise OutputError(
+        raise DiskError(
             f"{path}: could not be written: {problem.strerror}; free some space and run the same command "
             "again; completed work is saved"
         ) from problem

@@ -17,7 +17,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Protocol
 
-from holdfast.core.errors import HoldfastError
+from holdfast.core.errors import HoldfastError, MachineError
 from holdfast.core.processes import become_worker, defer_interrupts, starting_workers, without_main
 from holdfast.core.registry import foreign_modules, load_parts, loaded_files, script_has_parts
 
@@ -32,7 +32,7 @@ class WorkerTask(Protocol):
         ...
 
 
-class WorkerLost(HoldfastError):
+class WorkerLost(MachineError):
     """A worker process that was killed, mostly for lack of memory."""
 
 

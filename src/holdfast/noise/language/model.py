@@ -84,7 +84,9 @@ def open_tokenizer(path: Path) -> Tokenizer:
     data = read_file(path, "tokenizer-mb")
     try:
         encoder = tokenizers.Tokenizer.from_str(data.decode("utf-8"))
-    except Exception as problem:  # noqa: BLE001 - tokenizers raises plain Exception
+    except BaseException as problem:  # tokenizers raises plain Exception, and panics are not even that
+        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
+            raise
         text = f"{path}: not a tokenizer.json of Hugging Face tokenizers: {one_line(problem)[:160]}"
         raise InputError(text) from None
     encoder.no_truncation()
