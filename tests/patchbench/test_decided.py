@@ -135,3 +135,13 @@ def test_free_content_is_never_said_to_hold_where_a_content_breaks_it(bench):
     value = broken.witness.reshape(-1)[256 + 9 * 16 + 12]
     assert 0 <= value <= 0.5
     assert decided(found[5, 5], 1).status in ("unknown", "timeout", "holds")
+
+
+def test_free_content_is_proven_for_the_detector_trained_for_it(holdfast, tmp_path):
+    words = ("--model", "signs-certified", "--data", "signs:0:1", "--images", 1)
+    done = holdfast("patchbench", "make", "b", *words, "--content", "free", "--positions", 2)
+    assert done.code == 0, done
+    for instance in instances(open_benchmark(tmp_path / "b")):
+        verdict = decided(instance, 600)
+        assert verdict.status == "holds", verdict
+        assert not verdict.real_only

@@ -15,6 +15,7 @@ from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.graph import INPUT, PICTURE, PREFIX, bench_graph
 from holdfast.patchbench.layout import Layout, Target, unit, whole
 from holdfast.patchbench.make import black
+from holdfast.patchbench.positions.models import open_detector
 from holdfast.verify.replay import session_of
 
 SMALL = Size(16, 16)
@@ -125,3 +126,20 @@ def test_what_is_no_detector_of_one_object_is_refused(tmp_path, halving):
     onnx.save(old, model.path)
     with pytest.raises(ModelError, match="opset 11 or newer, got 9"):
         bench_graph(model, Layout(SMALL, Size(1, 1)), None)
+
+
+def test_network_of_free_content_computes_the_same_overlap_with_other_operators(dense):
+    """Boxes of any kind: beside the target, inside out, around it; classes equal or not."""
+    rng = np.random.default_rng(0)
+    box, scores = rng.normal(0, 0.02, (768, 4)), rng.normal(0, 0.1, (768, 3))
+    model = load_model(dense((box, [0.2, 0.3, 0.6, 0.8]), (scores, [0.1, 0, -0.1])))
+    session = session_of(bench_graph(model, Layout(SMALL, Size(3, 3)), None))
+    detector = open_detector(model)
+    values = []
+    for _ in range(300):
+        image = rng.integers(0, 256, (16, 16, 3)).astype(np.uint8)
+        target = Target(int(rng.integers(3)), tuple(np.sort(rng.random((2, 2)), axis=0).ravel().tolist()))
+        wanted = detector.output(detector.tensor(image)[None], target)
+        values.append(wanted)
+        assert output(session, image, (0, 0), target) == pytest.approx(wanted, abs=1e-5)
+    assert 20 < np.count_nonzero(values) < 280

@@ -9,7 +9,15 @@ from holdfast.core.errors import UnknownName
 from holdfast.core.extras import check
 from models import run, say
 
-NAMES = ("signs-yolo", "signs-free", "signs-plain", "signs-single", "signs-class", "signs-seg")
+NAMES = (
+    "signs-yolo",
+    "signs-free",
+    "signs-plain",
+    "signs-single",
+    "signs-certified",
+    "signs-class",
+    "signs-seg",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,7 +9,12 @@ from holdfast.config.options import changed, field_of
 from holdfast.config.output import check_outputs, say
 from holdfast.config.parser import command_line
 from holdfast.core.errors import InputError
-from holdfast.patchbench.options import CheckOptions, MakeOptions, PositionOptions
+from holdfast.patchbench.options import (
+    CertifyPositionsOptions,
+    CheckOptions,
+    MakeOptions,
+    PositionOptions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -117,6 +122,60 @@ def evaluate(options: PositionOptions) -> int:
         html = document(page(result, command_line(options)))
         say(f"page: {write_page(html, options.out, 'positions.html').resolve()}")
     return 0 if any(image.maps for image in result.pictures) else 2
+
+
+def certify(options: CertifyPositionsOptions) -> int:
+    """Prove at every position of a patch that no content makes the detector lose the object.
+
+    Bounds over all contents decide most positions of a network that was trained for it (signs-certified). An
+    attack, and then splitting, decide others within the time. Each position ends as certified, violated (a
+    content was replayed on the file) or unknown. Exit code 4: finished, but some images failed.
+    """
+    from holdfast.config.output import write_json
+    from holdfast.core.extras import check as check_extra
+    from holdfast.core.property import Budget
+    from holdfast.data.open import open_dataset
+    from holdfast.engine.executor import cores, progress
+    from holdfast.graph.load import load_model
+    from holdfast.patchbench.certified_page import page, rule_of, summary, table_of
+    from holdfast.patchbench.certify import as_dict, certify_model
+    from holdfast.patchbench.graph import check_single
+    from holdfast.patchbench.positions.sweep import SafetyRule
+    from holdfast.report.html import document, write_page
+    from holdfast.report.tables import to_text
+
+    check_outputs({"--out": options.out, "--json": options.json}, {})
+    check_extra("a proof", "torch", extra="verify")
+    model = load_model(options.model, options.card)
+    check_single(model)
+    data = open_dataset(
+        options.data, task="single", format=options.format, split=options.split, images=options.images
+    )
+    data = data if options.images else data.first(IMAGES)
+    budget = Budget(options.seconds, jobs=options.jobs or cores(), seed=options.seed)
+    rule = SafetyRule(0.5, options.strict)
+    with progress("certify", len(data)) as step:
+        result = certify_model(
+            model,
+            data,
+            options.patch,
+            bar=rule,
+            budget=budget,
+            split_seconds=options.split_seconds,
+            step=step,
+        )
+    say(to_text(table_of(result)))
+    say(summary(result))
+    failed = [image for image in result.images if image.trouble]
+    for image in failed:
+        say(f"{image.name}: {image.trouble}")
+    say(rule_of(result))
+    if options.json is not None:
+        write_json(options.json, as_dict(result))
+    if options.out is not None:
+        html = document(page(result, command_line(options)))
+        say(f"page: {write_page(html, options.out, 'certified.html').resolve()}")
+    return 4 if failed else 0
 
 
 def evaluate_positions(options: PositionOptions, watch: Watch) -> PositionResult:

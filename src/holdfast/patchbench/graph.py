@@ -129,7 +129,7 @@ def bench_graph(model: Model, layout: Layout, content: Patch | None) -> bytes:
     g = _Writer()
     _prepared(g, _picture(g, layout, content), model.card.input, detector.input)
     prefix = len(g.nodes)
-    _output(g, detector, layout)
+    _output(g, detector, layout, len(model.card.classes) if content is None else None)
     result = onnx.ModelProto()
     result.CopyFrom(proto)
     onnx.external_data_helper.load_external_data_for_model(result, str(model.path.parent))
@@ -201,10 +201,11 @@ def _prepared(g: _Writer, picture: str, network_input: Input, named: str) -> Non
     g.node("Identity", last, named=named)
 
 
-def _output(g: _Writer, detector: DetectorPorts, layout: Layout) -> None:
+def _output(g: _Writer, detector: DetectorPorts, layout: Layout, classes: int | None) -> None:
     """Add the box (4,) relative to the picture, the class (1,) as a float, and IoU · equal(class), (1,).
 
-    Negative sides count as 0: a box with swapped corners is empty.
+    Negative sides count as 0: a box with swapped corners is empty. With the number of `classes`, the output
+    is written with operators that have linear bounds, for a verifier.
     """
     flat = g.constant([-1])
     box = g.node("Cast", g.node("Reshape", detector.box, flat), to=_FLOAT)
@@ -218,11 +219,44 @@ def _output(g: _Writer, detector: DetectorPorts, layout: Layout) -> None:
     target_class, target = g.part(INPUT, begin + 1, begin + 2), g.part(INPUT, begin + 2, begin + 6)
     low = g.node("Max", g.part(box, 0, 2), g.part(target, 0, 2))
     high = g.node("Min", g.part(box, 2, 4), g.part(target, 2, 4))
+    if classes is not None:
+        sides = g.node("Relu", g.node("Sub", high, low))
+        equal = _leads(g, scores, target_class, classes)
+        g.node("Mul", _overlap(g, sides, box, target), equal, named=OUTPUT)
+        return
     inner = _area(g, low, high)
     areas = [_area(g, g.part(corners, 0, 2), g.part(corners, 2, 4)) for corners in (target, box)]
     union = g.node("Sub", g.node("Add", *areas), inner)
     equal = g.node("Cast", g.node("Equal", label, target_class), to=_FLOAT)
     g.node("Mul", g.node("Div", inner, union), equal, named=OUTPUT)
+
+
+def _overlap(g: _Writer, sides: str, box: str, target: str) -> str:
+    """The IoU from the sides (2,) of the intersection.
+
+    The union is the target and the parts of the box outside of it, all of which are sums of products of
+    numbers that are not negative: in any relaxation it is at least the target.
+    """
+    before = g.node("Relu", g.node("Sub", g.part(target, 0, 2), g.part(box, 0, 2)))
+    after = g.node("Relu", g.node("Sub", g.part(box, 2, 4), g.part(target, 2, 4)))
+    outside = g.node("Add", before, after)
+    (width, height), (across, down) = ((g.part(pair, 0, 1), g.part(pair, 1, 2)) for pair in (sides, outside))
+    beside = g.node("Mul", across, g.node("Add", height, down))
+    outer = g.node("Add", g.node("Mul", width, down), beside)
+    union = g.node("Add", _area(g, g.part(target, 0, 2), g.part(target, 2, 4)), outer)
+    return g.node("Div", g.node("Mul", width, height), union)
+
+
+def _leads(g: _Writer, scores: str, target_class: str, classes: int) -> str:
+    """1 if the target's score (1,) is above all others, else 0; in a tie of the best two, 0."""
+    one = g.constant(1.0, np.float32)
+    distance = g.node("Abs", g.node("Sub", g.constant(np.arange(classes), np.float32), target_class))
+    chosen = g.node("Relu", g.node("Sub", one, distance))  # (classes,): 1 for the target
+    all_of = g.constant(np.ones((classes, 1)), np.float32)
+    own = g.node("MatMul", g.node("Mul", chosen, scores), all_of)
+    lead = g.node("Add", g.node("Sub", own, scores), chosen)  # that over itself is 1
+    above = g.node("MatMul", g.node("Relu", g.node("Sign", lead)), all_of)
+    return g.node("Relu", g.node("Sub", above, g.constant(classes - 1, np.float32)))
 
 
 def _area(g: _Writer, low: str, high: str) -> str:

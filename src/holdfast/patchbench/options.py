@@ -6,7 +6,14 @@ from typing import Annotated
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
-from holdfast.evaluate.options import INPUT, CardOptions, ClassOptions, FormatOptions
+from holdfast.evaluate.options import (
+    EXECUTION,
+    INPUT,
+    CardOptions,
+    ClassOptions,
+    FormatOptions,
+    ReadingOptions,
+)
 
 PATCH, PROPERTY = "Patch", "Property"
 
@@ -74,6 +81,36 @@ class CheckOptions(
 
     folder: Annotated[Path, Argument("Benchmark folder, ours or a published one.", metavar="DIR")]
     json: Annotated[Path | None, Option("Also write all results to this JSON file.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifyPositionsOptions(
+    CardOptions,
+    ReadingOptions,
+    command="patchbench certify",
+    examples=(
+        "holdfast patchbench certify signs-certified signs --images 2 --patch 3",
+        "holdfast patchbench certify signs-single signs --images 1 --seconds 20 --json positions.json",
+    ),
+):
+    """The options of `holdfast patchbench certify`."""
+
+    model: Annotated[str, Argument("Single-object detector.", completions=completions.models)]
+    data: Annotated[
+        str, Argument("Dataset with one object per image, or signs.", completions=completions.datasets)
+    ]
+    patch: Annotated[
+        int, Option("Side of the patch in pixels of the network's input.", group=PATCH, least=1)
+    ] = 3
+    strict: Annotated[bool, Option("Unsafe means below 0.5 (default: at most 0.5).", group=PROPERTY)] = False
+    seconds: Annotated[float, Option("Time limit per image.", group=EXECUTION, least=0.1)] = 60.0
+    split_seconds: Annotated[
+        float, Option("Time limit of splitting at one position (0: bounds only).", group=EXECUTION, least=0)
+    ] = 5.0
+    jobs: Annotated[int, Option("Threads (0 = one per core).", group=EXECUTION, least=0)] = 0
+    seed: Annotated[int, Option("Random seed of the attack.", group=EXECUTION, least=0)] = 0
+    json: Annotated[Path | None, Option("Write the state of every position to this JSON file.")] = None
+    out: Annotated[Path | None, Option("Write the maps as an HTML page.", short="-o", metavar="PAGE")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

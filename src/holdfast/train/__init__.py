@@ -1,11 +1,12 @@
-"""Training against system noise: mix training, TENT, train × test tables. Needs torch."""
+"""Training against system noise (mix training, TENT, comparisons) and against patches. Needs torch."""
 
-GROUPS = {"train": "Train a classifier against system noise: mix training, augmentation, TENT, comparisons."}
+GROUPS = {"train": "Train against system noise (mix training, TENT, comparisons) or patches (certified)."}
 COMMANDS = {
     "Defend": {
         "train mix": "cli:mix",
         "train tent": "cli:tent",
         "train matrix": "cli:matrix",
         "train compare": "cli:compare",
+        "train certified": "certified.cli:certified",
     }
 }

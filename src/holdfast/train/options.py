@@ -160,6 +160,50 @@ class TentOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
+class CertifiedOptions(
+    ReadingOptions,
+    WorkOptions,
+    OutputOptions,
+    command="train certified",
+    examples=(
+        "holdfast train certified signs:1:200 --steps 40 -o certified.onnx",
+        "holdfast train certified signs:1:2500 --patch 2 --json trained.json -o certified.onnx",
+    ),
+):
+    """The options of `holdfast train certified`."""
+
+    data: Annotated[
+        str,
+        Argument("A dataset with one object per image, or signs.", completions=completions.datasets),
+    ]
+    out: Annotated[
+        Path, Option("New ONNX file; its card is written next to it.", short="-o", metavar="NEW.onnx")
+    ]
+    patch: Annotated[
+        int,
+        Option(
+            "Side of the patch, in pixels of the 64×64 input.",
+            group=TRAINING,
+            least=1,
+            most=16,
+        ),
+    ] = 3
+    steps: Annotated[int, Option("Training steps.", group=TRAINING, least=6)] = 1600
+    batch: Annotated[int, Option("Images per step.", group=TRAINING, least=2)] = 32
+    rate: Annotated[float, Option("Highest learning rate.", group=TRAINING, least=0)] = 2e-3
+    seed: Annotated[int, Option("Random seed.", group=TRAINING, least=0)] = 0
+    held_out: Annotated[
+        float, Option("Share of the data that is held out for testing.", group=TRAINING, least=0, most=1)
+    ] = 0.1
+    test: Annotated[
+        str | None,
+        Option(
+            "Test on this data instead.", metavar="DATA", group=TRAINING, completions=completions.datasets
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class MitigationOptions(CardOptions, ClassifierOptions, WorkOptions, OutputOptions, group=TRAINING):
     """The options that the two comparisons of mitigations share."""
 

@@ -76,7 +76,7 @@ def mix(
     """
     model, work = plan.model, options.work
     test = open_dataset(options.test, task="classify", images=options.images) if options.test else None
-    _check_out(options.out, model)
+    check_out(options.out, model)
     if not 0 < options.held_out < 1:
         raise InputError(f"--held-out: expected a share between 0 and 1, got {options.held_out}")
     shared = (
@@ -94,7 +94,7 @@ def mix(
     tuning.check()
     net = trainable_of(model)  # report an untrainable graph before the images are prepared
     places = places_of(plan)
-    train_data, tested = _parts(plan.dataset, test, options)
+    train_data, tested = parts_of(plan.dataset, test, options.held_out, options.seed)
     if options.epochs is not None:
         steps = max(1, math.ceil(options.epochs * len(train_data) / tuning.batch))
         tuning = dataclasses.replace(tuning, steps=steps)
@@ -133,14 +133,15 @@ def mix(
     )
 
 
-def _check_out(out: Path, model: Model) -> None:
+def check_out(out: Path, model: Model | None = None) -> None:
     """Raise InputError or OutputError if the new model cannot be written, before anything is computed."""
     if out.suffix != ".onnx" or out.is_dir():
         raise InputError(f"--out {out}: expected the name of a new .onnx file")
-    if out.exists() and out.samefile(model.path):
+    if model is not None and out.exists() and out.samefile(model.path):
         raise InputError(f"--out {out}: expected another file than the model, which is not modified")
     card = out.with_suffix(".toml")
-    if card.exists() and (not out.exists() or card == card_path(model.path)):
+    own = None if model is None else card_path(model.path)
+    if card.exists() and (not out.exists() or card == own):
         raise InputError(f"--out {out}: {card} exists and is the card of another model; choose another name")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -156,16 +157,16 @@ def places_of(plan: EvaluationPlan) -> Sequence[int] | None:
     return alignment.places() if plan.dataset.classes else None
 
 
-def _parts(data: Dataset, test: Dataset | None, options: MixOptions) -> tuple[Dataset, Dataset]:
+def parts_of(data: Dataset, test: Dataset | None, held_out: float, seed: int) -> tuple[Dataset, Dataset]:
     """The training and the test images, drawn by the seed, without overlap."""
     if test is not None:
         if duplicates := shared_images(data, test):
             raise DataError(f"{len(duplicates)} test images are also in {data.name}, first {duplicates[0]}")
         return data, test
-    count = round(len(data) * options.held_out)
+    count = round(len(data) * held_out)
     if not 0 < count < len(data):
         raise DataError(f"{data.name}: expected enough images to hold out some, got {len(data)}")
-    order = np.random.default_rng(options.seed).permutation(len(data))
+    order = np.random.default_rng(seed).permutation(len(data))
     trained, tested = (
         dataclasses.replace(data, entries=tuple(data.entries[index] for index in sorted(part)))
         for part in (order[count:], order[:count])

@@ -60,11 +60,11 @@ def _build(
         raise ModelError(f"{question.model.path}: expected {len(domain.free)} free inputs, got {net.inputs}")
     judged = cases if not softmax else cases_of(question.unsafe, domain)
     if as_evaluated:
-        cases = _raise_bounds(net, cases, domain, softmax)
+        cases = raise_bounds(net, cases, domain, softmax)
     return VerificationProblem(net, cases, violations(question, domain, runner, judged), domain.dtype)
 
 
-def _raise_bounds(net: Net, cases: tuple[Case, ...], domain: InputDomain, softmax: str) -> tuple[Case, ...]:
+def raise_bounds(net: Net, cases: tuple[Case, ...], domain: InputDomain, softmax: str) -> tuple[Case, ...]:
     """The cases with bounds raised by the effect of underflow, and of a dropped softmax, in a runtime.
 
     Raise ModelError if a value may exceed the range of the floating-point type, where no bound is known.

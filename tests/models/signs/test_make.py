@@ -28,6 +28,7 @@ def small_recipes(monkeypatch):
         return pool.Pool({name: np.stack([row[name] for row in rows]) for name in rows[0]}, "few")
 
     monkeypatch.setattr(pool, "open_pool", few)
+    monkeypatch.setattr(recipes, "CERTIFIED_STAGES", recipes.stages(6, side=3, batch=4, rate=1e-3))
     for name in ("SINGLE", "CLASS"):
         monkeypatch.setattr(recipes, f"{name}_STAGES", (Stage("crops", 4, 4, 64, 1e-3, 1e-4),))
     for name in ("YOLO", "FREE", "PLAIN"):

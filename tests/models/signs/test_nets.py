@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 import onnxruntime  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from models.export import export, folded  # noqa: E402
+from holdfast.train.export import export, folded  # noqa: E402
 from models.signs.free import FreeNet  # noqa: E402
 from models.signs.nets import ClassNet, SegNet, SingleNet, YoloNet  # noqa: E402
 from models.signs.plain import PlainNet  # noqa: E402

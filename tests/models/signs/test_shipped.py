@@ -17,6 +17,7 @@ OUTPUTS = {
     "signs-free": {"cells": (3549, 25)},
     "signs-plain": {"map": (25, 52, 52)},
     "signs-single": {"box": (4,), "scores": (3,)},
+    "signs-certified": {"box": (4,), "scores": (3,)},
     "signs-class": {"logits": (20,)},
     "signs-seg": {"logits": (6, 192, 256)},
 }
@@ -26,6 +27,7 @@ FLOORS = {
     "signs-free": (24, 0.6),
     "signs-plain": (24, 0.6),
     "signs-single": (60, 0.7),
+    "signs-certified": (60, 0.7),
     "signs-class": (60, 0.85),
     "signs-seg": (6, 0.55),
 }
@@ -39,7 +41,7 @@ def attributes(node: onnx.NodeProto) -> dict[str, object]:
     return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
 
 
-def test_the_six_models_are_shipped_and_small():
+def test_the_seven_models_are_shipped_and_small():
     assert set(OUTPUTS) <= set(shipped())
     sizes = {name: load_model(name).path.stat().st_size for name in OUTPUTS}
     assert max(sizes.values()) < 8_000_000
@@ -74,7 +76,7 @@ def test_outputs_have_the_promised_shapes_for_any_batch(name):
         assert [f.shape for f in found] == [(batch, *shape) for shape in OUTPUTS[name].values()]
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("name", sorted(set(OUTPUTS) - {"signs-certified"}))
 def test_there_is_a_max_pool_on_which_ceil_mode_acts(name):
     pools = [attributes(n) for n in nodes(name) if n.op_type == "MaxPool"]
     assert any(p["kernel_shape"] == [3, 3] and p["strides"] == [2, 2] and p["pads"] == [1] * 4 for p in pools)

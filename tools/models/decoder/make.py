@@ -15,9 +15,9 @@ from holdfast.core.types import Tensor as Picture
 from holdfast.data.signs import scene as signs
 from holdfast.stages.decode.learned import PLANES, facts_of, planes
 from holdfast.stages.decode.libjpeg import pillow
+from holdfast.train.export import write_onnx
 from holdfast.train.loop import Batch, Job, Say, Stage, fit
 from models.decoder.pairs import drawing, window_row
-from models.export import write_onnx
 from models.signs.pool import open_pool
 from models.signs.recipes import POOL_SEED, shortened
 from models.signs.score import HELD_OUT_SEED

@@ -1,4 +1,4 @@
-"""Recipes of the six detectors, classifiers and segmenters of signs."""
+"""Recipes of the seven detectors, classifiers and segmenters of signs."""
 
 from typing import Final
 
@@ -11,6 +11,7 @@ INPUTS: Final[dict[str, Input]] = {
     "signs-free": Input(Size(416, 416), scale=1 / 255),
     "signs-plain": Input(Size(416, 416), scale=1 / 255),
     "signs-single": Input(Size(64, 64), scale=1 / 255),
+    "signs-certified": Input(Size(64, 64), scale=1 / 255),
     "signs-class": Input(Size(64, 64), scale=1 / 255, policy="crop", short_side=72),
     "signs-seg": Input(Size(256, 192), scale=1 / 255),
 }

@@ -8,8 +8,8 @@ from torch import nn
 
 from holdfast.core.model import Card, Model, Task
 from holdfast.graph.card import write_card
+from holdfast.train.export import export
 from holdfast.train.loop import Say, fit
-from models.export import export
 from models.signs import INPUTS
 from models.signs.recipes import RECIPES, Recipe, shortened
 from models.signs.score import held_out
@@ -19,6 +19,7 @@ TASKS: dict[str, Task] = {
     "signs-free": "detect",
     "signs-plain": "detect",
     "signs-single": "single",
+    "signs-certified": "single",
     "signs-class": "classify",
     "signs-seg": "segment",
 }

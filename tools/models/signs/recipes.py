@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from holdfast.core.model import Head
 from holdfast.data.signs import canvas as signs
+from holdfast.train.certified.run import OUTPUTS, Examples, card_of, job_of, stages
 from holdfast.train.loop import Batch, Job, Stage
 from models.signs import INPUTS, nets, pool
 from models.signs.free import FreeNet, cells_of, free_loss
@@ -105,6 +106,14 @@ def signs_single(folder: Path, seed: int) -> Recipe:
     return Recipe(job, ("box", "scores"), head, signs.GROUPS)
 
 
+def signs_certified(folder: Path, seed: int) -> Recipe:
+    """The one-sign detector whose answer provably withstands a patch of 3×3 pixels at most positions."""
+    crops = pool.open_pool(folder, pool.single_row, POOL_SEED, FEW_CROPS)
+    examples = Examples(crops["images"], crops["boxes"], crops["labels"])
+    job = job_of("signs-certified", examples, len(signs.GROUPS), CERTIFIED_STAGES, seed, crops.name)
+    return Recipe(job, OUTPUTS, card_of(signs.GROUPS).head, signs.GROUPS)
+
+
 def signs_class(folder: Path, seed: int) -> Recipe:
     """The classifier: cross-entropy with a little label smoothing."""
     crops = pool.open_pool(folder, pool.class_row, POOL_SEED, CROPS)
@@ -135,6 +144,7 @@ def signs_seg(folder: Path, seed: int) -> Recipe:
 
 SCENES: Final = 7000
 CROPS: Final = 20000
+FEW_CROPS: Final = 2500
 YOLO_STAGES: Final = (
     Stage("windows", 2800, 32, 224, 2e-3, 2e-4, warmup=200),
     Stage("whole", 600, 8, 416, 2.5e-4, 1e-5),
@@ -148,6 +158,7 @@ PLAIN_STAGES: Final = (
     Stage("whole", 200, 8, 416, 3e-4, 1e-5),
 )
 SINGLE_STAGES: Final = (Stage("crops", 2500, 128, 64, 3e-3, 1e-5, warmup=150),)
+CERTIFIED_STAGES: Final = stages(1600, side=3, batch=32, rate=2e-3)
 CLASS_STAGES: Final = (Stage("crops", 1200, 128, 64, 2e-3, 1e-5, warmup=150),)
 SEG_STAGES: Final = (Stage("scenes", 700, 12, 256, 3e-3, 1e-5, warmup=100),)
 
@@ -156,6 +167,7 @@ RECIPES: Final[dict[str, Callable[[Path, int], Recipe]]] = {
     "signs-free": signs_free,
     "signs-plain": signs_plain,
     "signs-single": signs_single,
+    "signs-certified": signs_certified,
     "signs-class": signs_class,
     "signs-seg": signs_seg,
 }

@@ -21,8 +21,8 @@ from holdfast.core.model import Card, Head, Input, Model
 from holdfast.core.types import Size
 from holdfast.data.signs.canvas import CLASSES
 from holdfast.graph.card import write_card
+from holdfast.train.export import export
 from holdfast.train.loop import Batch, Job, Say, Stage, fit
-from models.export import export
 from models.signs.far import crop_small
 from models.signs.nets import ClassNet, conv
 from models.signs.pool import Row, draw_crops, open_pool

@@ -21,8 +21,8 @@ from holdfast.core.errors import UnknownName
 from holdfast.graph.card import toml
 from holdfast.noise.speech.card import SpeechCard
 from holdfast.noise.speech.clips import FULL, wav_bytes
+from holdfast.train.export import write_onnx
 from holdfast.train.loop import Job, Say, fit
-from models.export import write_onnx
 from models.signs.recipes import shortened
 from models.speech.corpus import END, SPECTRUM, SYMBOLS, Corpus, Recording, open_corpus, spoken
 from models.speech.heard import RIVALS, Heard, score

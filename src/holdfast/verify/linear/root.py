@@ -50,7 +50,7 @@ def bounds(
     """Bounds of every step over the box and relaxations of activations; never worse than `earlier`."""
     centre, radius = ball(pieces, lower, upper)
     region = Region(pieces, centre, radius)
-    region.lower[0], region.upper[0] = _outward(centre - radius, centre + radius)
+    region.lower[0], region.upper[0] = outward(centre - radius, centre + radius)
     depth, refined = {0: 0}, set[int]()
     for at, step in enumerate(pieces.net.steps):
         if isinstance(step, FreeInputs):
@@ -59,7 +59,7 @@ def bounds(
         moved = isinstance(step, Selection) and len(step.sources) == 1 and distinct(step)
         depth[at] = max(depth[s] for s in sources_of(step)) + (not moved and not isinstance(step, ScaleShift))
         if not isinstance(step, Activation | Product):
-            _set_bounds(region, at, interval(pieces, at, region), earlier)
+            _set_bounds(region, at, step_range(region, at), earlier)
             continue
         for source in dict.fromkeys(sources_of(step)):
             if depth[source] > 1 and not effort.abort() and source not in refined:
@@ -67,11 +67,10 @@ def bounds(
         refined.update(sources_of(step))
         if isinstance(step, Product):
             left, right = ((region.lower[s], region.upper[s]) for s in (step.left, step.right))
-            region.bends[at], ends = ProductRelaxation(step, left, right), product_range(left, right)
+            region.bends[at] = ProductRelaxation(step, left, right)
         else:
-            below, above = region.lower[step.source], region.upper[step.source]
-            region.bends[at], ends = bend(step, below, above), span(step, below, above)
-        _set_bounds(region, at, _evaluated(pieces.net, step, ends), earlier)
+            region.bends[at] = bend(step, region.lower[step.source], region.upper[step.source])
+        _set_bounds(region, at, step_range(region, at), earlier)
     return region
 
 
@@ -82,14 +81,20 @@ def _set_bounds(region: Region, at: int, computed: tuple[Tensor, Tensor], earlie
         region.upper[at] = torch.minimum(region.upper[at], earlier.upper[at])
 
 
-def _evaluated(net: Net, step: Activation | Product, ends: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def step_range(region: Region, at: int) -> tuple[Tensor, Tensor]:
+    """Bounds (q, n) of a step from those of its sources, by interval arithmetic, for q boxes at once."""
+    net, step = region.pieces.net, region.pieces.net.steps[at]
+    if not isinstance(step, Activation | Product):
+        return interval(region.pieces, at, region)
+    sides = [(region.lower[s], region.upper[s]) for s in sources_of(step)]
+    ends = product_range(*sides) if isinstance(step, Product) else span(step, *sides[0])
     if not net.roundoff:
         return ends
     if isinstance(step, Activation):
         low, high = (curve_error(net, step, end.abs()) for end in ends)
     else:
         low, high = (step_error(net, step) * end.abs() for end in ends)
-    return _outward(ends[0] - low, ends[1] + high)
+    return outward(ends[0] - low, ends[1] + high)
 
 
 def behind(net: Net, top: int) -> list[int]:
@@ -101,13 +106,14 @@ def behind(net: Net, top: int) -> list[int]:
     return sorted(reached)
 
 
-def _outward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+def outward(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    """Both bounds moved outward by one unit in the last place."""
     low = torch.nextafter(lower, torch.full_like(lower, -torch.inf))
     return low, torch.nextafter(upper, torch.full_like(upper, torch.inf))
 
 
 def interval(pieces: LinearSteps, at: int, region: Region) -> tuple[Tensor, Tensor]:
-    """Bounds (1, n) of a linear step from its sources' bounds, rounded outward."""
+    """Bounds (q, n) of a linear step from its sources' bounds, rounded outward."""
     sources = sources_of(pieces.net.steps[at])
     lower, upper = [region.lower[s] for s in sources], [region.upper[s] for s in sources]
     centres = [(low + high) / 2 for low, high in zip(lower, upper, strict=True)]
