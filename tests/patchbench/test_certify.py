@@ -40,12 +40,42 @@ def test_an_image_that_cannot_be_read_is_named_and_the_exit_code_says_so(holdfas
     assert "n = 1 image" in done.out
 
 
+def test_benchmark_whose_detector_is_not_found_says_so(holdfast, bench):
+    done = holdfast("patchbench", "certify", bench("--patch", 1, images=1), "--jobs", 1)
+    assert done.code == 4, done
+    assert "certified" not in done.out.split("output =")[0]
+
+
+def test_published_file_is_certified_by_its_own_detector(holdfast, shared_data, tmp_path):
+    folder = shared_data / "vnncomp" / "cctsdb_yolo"
+    words = (
+        "--images",
+        1,
+        "--patch",
+        1,
+        "--seconds",
+        4,
+        "--split-seconds",
+        0,
+        "--jobs",
+        1,
+        "--json",
+        "r.json",
+    )
+    done = holdfast("patchbench", "certify", folder, *words)
+    assert done.code == 0, done
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert sum(result["positions"].values()) == 4096
+    assert result["positions"]["certified"] == 0
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["signs-yolo", "signs:0:1"], "expected a detector of a single object"),
         (["signs-single", "signs:0:1", "--patch", "65"], "expected a patch of 1 to 64 pixels"),
         (["signs-single", "signs:0:1", "--patch", "0"], "--patch"),
+        (["signs-single"], "expected a dataset after signs-single"),
     ],
 )
 def test_bad_input_is_one_line(holdfast, words, said):

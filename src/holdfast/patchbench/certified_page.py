@@ -44,9 +44,13 @@ def summary(result: CertificationResult) -> str:
         f"{100 * result.share(status):.2f}% {status}" for status in ("certified", "violated", "unknown")
     )
     return (
-        f"{result.side}×{result.side} patch of any content: {shares} of {grouped(result.positions)} "
+        f"{_sizes(result)} patch of any content: {shares} of {grouped(result.positions)} "
         f"positions (n = {many(images, 'image')}{few}); {pace(result)} s per position."
     )
+
+
+def _sizes(result: CertificationResult) -> str:
+    return ", ".join(f"{side}×{side}" for side in result.sides)
 
 
 def pace(result: CertificationResult) -> str:
@@ -78,7 +82,7 @@ def page(result: CertificationResult, command: str = "") -> Document:
         subject=(result.subject, result.source),
         facts=(
             ("images", str(len(result.images))),
-            ("patch", f"{result.side}×{result.side}, any content"),
+            ("patch", f"{_sizes(result)}, any content"),
             ("positions", grouped(result.positions)),
             ("time", duration(result.seconds)),
         ),

@@ -1,24 +1,34 @@
-"""A patch of any content at every position of the images of a dataset: certified, violated or unknown."""
+"""A patch of any content at every position of a dataset or a benchmark: certified, violated or unknown."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import ImageError
+from holdfast.core.errors import ImageError, InputError
 from holdfast.core.model import Model
+from holdfast.core.model import Network as File
 from holdfast.core.pipeline import pipeline_of, place
 from holdfast.core.property import Budget
 from holdfast.core.registry import lookup
-from holdfast.core.types import Image
+from holdfast.core.types import Image, Tensor
 from holdfast.engine.executor import Progress, silent
+from holdfast.graph.inspect import read_proto
+from holdfast.patchbench.folder import Benchmark, instances
+from holdfast.patchbench.layout import Target
+from holdfast.patchbench.positions.file_detector import network_of
+from holdfast.patchbench.positions.files import Network as FileNetwork
+from holdfast.patchbench.positions.files import open_instance
 from holdfast.patchbench.positions.free import (
     STATES,
+    ExactNetwork,
     PositionCertificates,
     Status,
     certify_positions,
@@ -26,7 +36,10 @@ from holdfast.patchbench.positions.free import (
 )
 from holdfast.patchbench.positions.models import open_detector
 from holdfast.patchbench.positions.sweep import SafetyRule
+from holdfast.verify.vnnlib.read import read_vnnlib
+from holdfast.verify.vnnlib.spec import property_of
 
+SIDE = 3  # of the patch, if none is given
 INDICATION = 20  # images below which a figure is an indication
 
 
@@ -47,7 +60,6 @@ class CertificationResult:
 
     subject: str
     source: str
-    side: int
     bar: SafetyRule
     images: tuple[CertifiedImage, ...]
     seconds: float
@@ -64,6 +76,11 @@ class CertificationResult:
         return sum(result.count(status) for _, result in self.decided())
 
     @property
+    def sides(self) -> list[int]:
+        """The sides of the patches."""
+        return sorted({result.side for _, result in self.decided()})
+
+    @property
     def positions(self) -> int:
         """The number of positions of all images."""
         return sum(result.states.size for _, result in self.decided())
@@ -73,18 +90,26 @@ class CertificationResult:
         return self.count(status) / self.positions if self.positions else float("nan")
 
 
+@dataclass(frozen=True)
+class CertificationPlan:
+    """The side of the patch (None: that of each instance), the rule, and the limits per image."""
+
+    side: int | None
+    bar: SafetyRule
+    budget: Budget
+    split_seconds: float
+
+    def decide(self, network: ExactNetwork, clean: Tensor, target: Target, side: int) -> PositionCertificates:
+        """Decide the positions of one picture."""
+        how: dict[str, Any] = {"bar": self.bar, "budget": self.budget, "split_seconds": self.split_seconds}
+        return certify_positions(network, clean, target, self.side or side, **how)
+
+
 def certify_model(
-    model: Model,
-    data: Dataset,
-    side: int,
-    *,
-    bar: SafetyRule | None = None,
-    budget: Budget | None = None,
-    split_seconds: float = 5.0,
-    step: Progress = silent,
+    model: Model, data: Dataset, plan: CertificationPlan, step: Progress = silent
 ) -> CertificationResult:
-    """Decide every position of every image, each within the budget; targets are the clean predictions."""
-    began, bar = time.perf_counter(), bar or SafetyRule()
+    """Decide every position of every image; targets are the predictions without a patch."""
+    began = time.perf_counter()
     detector = open_detector(model)
     network, card = open_network(detector), model.card
     pipeline = pipeline_of(card)
@@ -94,16 +119,52 @@ def certify_model(
         try:
             pixels = np.ascontiguousarray(place(decode(entry.load().data), card.input, resize)[0])
         except ImageError as problem:
-            blank = np.zeros((1, 1, 3), np.uint8)
-            images.append(CertifiedImage(entry.name, blank, "", None, str(problem)))
+            images.append(_skipped(entry.name, problem))
             step(1, 1)
             continue
-        result = certify_positions(network, pixels, side, bar=bar, budget=budget, split_seconds=split_seconds)
+        clean = detector.tensor(pixels)
+        result = plan.decide(network, clean, detector.predict(clean[np.newaxis]), SIDE)
         images.append(CertifiedImage(entry.name, pixels, card.classes[result.target.label], result))
         step(1, 0)
-    facts = {"model": model.name, "sha256": model.sha256, "patch": side, "rule": str(bar)}
+    facts = {"model": model.name, "sha256": model.sha256, "rule": str(plan.bar)}
+    return CertificationResult(
+        model.name, data.name, plan.bar, tuple(images), time.perf_counter() - began, facts
+    )
+
+
+def certify_bench(
+    bench: Benchmark, plan: CertificationPlan, images: int | None = None, step: Progress = silent
+) -> CertificationResult:
+    """Decide every position of each instance's picture; its own file confirms violations."""
+    began = time.perf_counter()
+    networks: dict[Path, FileNetwork] = {}
+    certified = []
+    for listed in islice(instances(bench), images):
+        name = f"{listed.name} ({listed.patch.width}×{listed.patch.height})"
+        try:
+            if listed.free:
+                raise InputError("its patch has any content at one position: holdfast verify decides that")
+            question = property_of(read_vnnlib(listed.spec), File(listed.network.name, listed.network))
+            if listed.network not in networks:
+                networks[listed.network] = FileNetwork(read_proto(listed.network))
+            opened = open_instance(question, networks[listed.network], plan.bar)
+            network, clean = network_of(opened, listed.target)
+            result = plan.decide(network, clean, listed.target, max(listed.patch))
+            certified.append(CertifiedImage(name, listed.image, f"class {listed.target.label}", result))
+            step(1, 0)
+        except InputError as problem:
+            certified.append(_skipped(name, problem))
+            step(1, 1)
+    source = ", ".join(sorted({path.name for path in networks}))
     seconds = time.perf_counter() - began
-    return CertificationResult(model.name, data.name, side, bar, tuple(images), seconds, facts)
+    facts = {"folder": bench.folder.name, "rule": str(plan.bar)}
+    return CertificationResult(
+        bench.folder.resolve().name, source, plan.bar, tuple(certified), seconds, facts
+    )
+
+
+def _skipped(name: str, problem: Exception) -> CertifiedImage:
+    return CertifiedImage(name, np.zeros((1, 1, 3), np.uint8), "", None, str(problem))
 
 
 def as_dict(result: CertificationResult) -> dict[str, Any]:
@@ -131,6 +192,7 @@ def _plain(image: CertifiedImage, result: PositionCertificates) -> dict[str, Any
     ]
     return {
         "name": image.name,
+        "patch": result.side,
         "target": {"class": result.target.label, "box": list(result.target.box)},
         **{status: result.count(status) for status in STATES},
         "by_splitting": result.split,

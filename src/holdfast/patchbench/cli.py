@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.core.patch import Patch
     from holdfast.core.types import Size
     from holdfast.engine.executor import Progress
+    from holdfast.patchbench.certify import CertificationResult
     from holdfast.patchbench.run import PositionResult
 
     Watch: TypeAlias = Callable[..., AbstractContextManager[Progress]]
@@ -133,40 +134,19 @@ def certify(options: CertifyPositionsOptions) -> int:
     """
     from holdfast.config.output import write_json
     from holdfast.core.extras import check as check_extra
-    from holdfast.core.property import Budget
-    from holdfast.data.open import open_dataset
-    from holdfast.engine.executor import cores, progress
-    from holdfast.graph.load import load_model
+    from holdfast.engine.executor import progress
     from holdfast.patchbench.certified_page import page, rule_of, summary, table_of
-    from holdfast.patchbench.certify import as_dict, certify_model
-    from holdfast.patchbench.graph import check_single
-    from holdfast.patchbench.positions.sweep import SafetyRule
+    from holdfast.patchbench.certify import as_dict
     from holdfast.report.html import document, write_page
     from holdfast.report.tables import to_text
 
     check_outputs({"--out": options.out, "--json": options.json}, {})
     check_extra("a proof", "torch", extra="verify")
-    model = load_model(options.model, options.card)
-    check_single(model)
-    data = open_dataset(
-        options.data, task="single", format=options.format, split=options.split, images=options.images
-    )
-    data = data if options.images else data.first(IMAGES)
-    budget = Budget(options.seconds, jobs=options.jobs or cores(), seed=options.seed)
-    rule = SafetyRule(0.5, options.strict)
-    with progress("certify", len(data)) as step:
-        result = certify_model(
-            model,
-            data,
-            options.patch,
-            bar=rule,
-            budget=budget,
-            split_seconds=options.split_seconds,
-            step=step,
-        )
-    say(to_text(table_of(result)))
-    say(summary(result))
+    result = certify_subject(options, progress)
     failed = [image for image in result.images if image.trouble]
+    if result.positions:
+        say(to_text(table_of(result)))
+        say(summary(result))
     for image in failed:
         say(f"{image.name}: {image.trouble}")
     say(rule_of(result))
@@ -176,6 +156,41 @@ def certify(options: CertifyPositionsOptions) -> int:
         html = document(page(result, command_line(options)))
         say(f"page: {write_page(html, options.out, 'certified.html').resolve()}")
     return 4 if failed else 0
+
+
+def certify_subject(options: CertifyPositionsOptions, watch: Watch) -> CertificationResult:
+    """Decide the positions of a benchmark folder, or of a model and a dataset."""
+    from holdfast.core.property import Budget
+    from holdfast.data.open import open_dataset
+    from holdfast.engine.executor import cores
+    from holdfast.graph.load import load_model
+    from holdfast.patchbench.certify import CertificationPlan, certify_bench, certify_model
+    from holdfast.patchbench.folder import open_benchmark
+    from holdfast.patchbench.graph import check_single
+    from holdfast.patchbench.positions.sweep import SafetyRule
+
+    budget = Budget(options.seconds, jobs=options.jobs or cores(), seed=options.seed)
+    rule = SafetyRule(0.5, options.strict)
+    plan = CertificationPlan(options.patch, rule, budget, options.split_seconds)
+    if Path(options.subject).is_dir():
+        if options.data is not None or options.card is not None:
+            raise InputError(
+                f"{options.subject}: a benchmark folder defines its images; omit DATA and --card"
+            )
+        bench = open_benchmark(Path(options.subject))
+        with watch("certify", min(len(bench.rows), options.images or len(bench.rows))) as step:
+            return certify_bench(bench, plan, options.images, step)
+    model = load_model(options.subject, options.card)
+    check_single(model)
+    if options.data is None:
+        raise InputError(f"expected a dataset after {options.subject}, such as signs (embedded)")
+    images = options.images
+    data = open_dataset(
+        options.data, task="single", format=options.format, split=options.split, images=images
+    )
+    data = data if images else data.first(IMAGES)
+    with watch("certify", len(data)) as step:
+        return certify_model(model, data, plan, step)
 
 
 def evaluate_positions(options: PositionOptions, watch: Watch) -> PositionResult:

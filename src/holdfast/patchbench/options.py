@@ -95,13 +95,21 @@ class CertifyPositionsOptions(
 ):
     """The options of `holdfast patchbench certify`."""
 
-    model: Annotated[str, Argument("Single-object detector.", completions=completions.models)]
-    data: Annotated[
-        str, Argument("Dataset with one object per image, or signs.", completions=completions.datasets)
+    subject: Annotated[
+        str,
+        Argument(
+            "Single-object detector, or a benchmark folder (with instances.csv).",
+            completions=completions.models,
+        ),
     ]
+    data: Annotated[
+        str | None,
+        Argument("For a model: a dataset, or signs (embedded).", completions=completions.datasets),
+    ] = None
     patch: Annotated[
-        int, Option("Side of the patch in pixels of the network's input.", group=PATCH, least=1)
-    ] = 3
+        int | None,
+        Option("Side of the patch in pixels (default: 3, or that of each instance).", group=PATCH, least=1),
+    ] = None
     strict: Annotated[bool, Option("Unsafe means below 0.5 (default: at most 0.5).", group=PROPERTY)] = False
     seconds: Annotated[float, Option("Time limit per image.", group=EXECUTION, least=0.1)] = 60.0
     split_seconds: Annotated[

@@ -7,26 +7,26 @@ content was found that does, and that does so again in ONNX Runtime on the user'
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Literal, TypeAlias
+from functools import cached_property, partial
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from holdfast.core.errors import InputError
+from holdfast.core.errors import CardError, InputError
 from holdfast.core.fingerprint import generator
 from holdfast.core.property import Budget, InputBox
-from holdfast.core.types import Bools, Floats, Image, Ints, Tensor
+from holdfast.core.types import Bools, Floats, Ints, Tensor
 from holdfast.graph.inspect import read_proto
 from holdfast.graph.ir import Net
 from holdfast.graph.lower import lower_onnx
 from holdfast.graph.nodes import check_deterministic
 from holdfast.graph.torch import TorchNet
 from holdfast.patchbench.layout import Target
-from holdfast.patchbench.positions.margins import Readout, readout_of, with_margins
+from holdfast.patchbench.positions.margins import Readout, readout_for, with_margins
 from holdfast.patchbench.positions.models import BatchDetector
 from holdfast.patchbench.positions.sweep import SafetyRule
 from holdfast.verify.bab.decide import decide
@@ -76,68 +76,78 @@ class PositionCertificates:
 
 @dataclass(frozen=True, eq=False)
 class ExactNetwork:
-    """A single-object detector and its lowered net over the whole input."""
+    """A lowered network from a picture to a box and scores, and the user's file, which confirms violations.
 
-    detector: BatchDetector
+    `graph` is the ONNX file or a parsed part of it; `ends` are the smallest and the largest picture, in the
+    form of the network's input, with channels `last` or first.
+    """
+
+    where: str
+    graph: Any
     net: Net
+    ends: tuple[Tensor, Tensor]
+    last: bool
+    readout: Callable[[Target], Readout]
+    output: Callable[[Tensor, Target], float]  # IoU × equal in the user's file for a picture (1, …)
 
     @cached_property
     def pieces(self) -> LinearSteps:
         """The linear steps of the net in float64."""
         return exact_steps(self.net)
 
-    @cached_property
-    def range(self) -> tuple[Tensor, Tensor]:
-        """The smallest and the largest network input: those of a black and of a white picture."""
-        width, height = self.detector.model.card.input.size
-        ends = [self.detector.tensor(np.full((height, width, 3), value, np.uint8)) for value in (0, 255)]
-        return np.minimum(*ends), np.maximum(*ends)
-
 
 def open_network(detector: BatchDetector) -> ExactNetwork:
-    """The network of a detector, lowered; raise ModelError naming a node that cannot be."""
-    check_deterministic(read_proto(detector.model.path), str(detector.model.path))
-    return ExactNetwork(detector, lower_onnx(detector.model.path, as_evaluated=True))
+    """The network of a detector with the head `landmark`; raise ModelError naming a node without bounds."""
+    path, card, ports = detector.model.path, detector.model.card, detector.ports
+    if ports is None or card.head.name != "landmark":
+        raise CardError(
+            f"{path}: expected a detector with the head 'landmark' (a box and class scores), got the head "
+            f"{card.head.name!r}; only its outputs are bounded"
+        )
+    check_deterministic(read_proto(path), str(path))
+    width, height = card.input.size
+    black, white = (detector.tensor(np.full((height, width, 3), v, np.uint8)) for v in (0, 255))
+    first = detector.batches.outputs[0] == ports.box
+    readout = partial(
+        readout_for, scale=ports.scale, classes=len(card.classes), box_first=first, where=str(path)
+    )
+    ends = np.minimum(black, white), np.maximum(black, white)
+    net, last = lower_onnx(path, as_evaluated=True), card.input.layout == "nhwc"
+    return ExactNetwork(str(path), path, net, ends, last, readout=readout, output=detector.output)
 
 
 def certify_positions(
-    network: ExactNetwork, image: Image, side: int, *,
-    target: Target | None = None, bar: SafetyRule | None = None, budget: Budget | None = None,
-    split_seconds: float = SECONDS,
+    network: ExactNetwork, clean: Tensor, target: Target, side: int, *,
+    bar: SafetyRule | None = None, budget: Budget | None = None, split_seconds: float = SECONDS,
 ) -> PositionCertificates:  # fmt: skip
-    """Decide every position of a side × side patch on a picture (h, w, 3) uint8 of the network's own size.
+    """Decide every position of a side × side patch on a picture (the network's input, without the batch).
 
-    Default target: the prediction without the patch. Positions not decided within the time are unknown;
-    splitting has at most `split_seconds` for each (0: no splitting).
+    Positions not decided within the time are unknown; splitting has at most `split_seconds` for each (0: no
+    splitting).
     """
-    size = network.detector.model.card.input.size
-    if image.shape != (size.height, size.width, 3) or image.dtype != np.uint8:
-        raise InputError(
-            f"expected a picture of {(size.height, size.width, 3)} uint8, got {image.shape} {image.dtype}"
-        )
-    if not 1 <= side <= min(size):
-        raise InputError(f"expected a patch of 1 to {min(size)} pixels (the network's input), got {side}")
+    shape = network.ends[0].shape
+    if clean.shape != shape:
+        raise InputError(f"expected a picture of shape {shape}, got {clean.shape}")
+    most = min(shape[:2] if network.last else shape[1:])
+    if not 1 <= side <= most:
+        raise InputError(f"expected a patch of 1 to {most} pixels (the network's input), got {side}")
     budget = budget or Budget()
     with threads(budget.jobs), full_precision():
-        return _Search(network, image, side, target, bar or SafetyRule(), budget).run(split_seconds)
+        return _Search(network, clean, target, side, bar or SafetyRule(), budget).run(split_seconds)
 
 
 class _Search:
     """The positions of one picture while they are being decided."""
 
     def __init__(
-        self, network: ExactNetwork, image: Image, side: int, target: Target | None, bar: SafetyRule,
-        budget: Budget,
-    ) -> None:  # fmt: skip
-        self.network, self.side, self.bar = network, side, bar
-        self.detector, self.clock = network.detector, Deadline(budget, time.monotonic())
-        self.clean = self.detector.tensor(image)
-        self.target = target or self.detector.predict(self.clean[None])
-        self.readout: Readout = readout_of(self.detector, self.target)
-        last = self.detector.model.card.input.layout == "nhwc"
-        self.places = np.arange(self.clean.size).reshape(self.clean.shape)
-        self.places = np.moveaxis(self.places, -1, 0) if last else self.places  # (channels, h, w)
-        height, width = image.shape[:2]
+        self, network: ExactNetwork, clean: Tensor, target: Target, side: int, bar: SafetyRule, budget: Budget
+    ) -> None:
+        self.network, self.clean, self.target, self.side, self.bar = network, clean, target, side, bar
+        self.clock = Deadline(budget, time.monotonic())
+        self.readout = network.readout(target)
+        places: Ints = np.arange(clean.size).reshape(clean.shape)
+        self.places: Ints = np.moveaxis(places, -1, 0) if network.last else places  # (channels, h, w)
+        _, height, width = self.places.shape
         self.shape = height - side + 1, width - side + 1
         self.states = np.zeros(self.shape, np.int8)
         self.bounds: Floats = np.full(self.shape, np.nan)
@@ -176,7 +186,7 @@ class _Search:
         upper = lower.copy()
         for at, (row, column) in enumerate(spots.tolist()):
             free = self._free(row, column)
-            lower[at, free], upper[at, free] = (end.ravel()[free] for end in self.network.range)
+            lower[at, free], upper[at, free] = (end.ravel()[free] for end in self.network.ends)
         return lower, upper
 
     def _bound(self, spots: Ints) -> None:
@@ -195,7 +205,7 @@ class _Search:
     @cached_property
     def _underflow(self) -> Floats:
         """What underflow may change in each output; infinite if values may leave the range of their type."""
-        ends = [end.astype(np.float64).ravel() for end in self.network.range]
+        ends = [end.astype(np.float64).ravel() for end in self.network.ends]
         net = self.network.net
         rounding = rounding_of(net, *ends)
         fits = rounding.largest < float(TYPES[net.roundoff].max) / 2
@@ -235,10 +245,10 @@ class _Search:
     def _replay(self, place: tuple[int, int], point: Tensor) -> bool:
         """Whether the content of a whole input at this place violates the property in the user's file."""
         free = self._free(*place)
-        content = np.clip(point.ravel()[free], *(end.ravel()[free] for end in self.network.range))
+        content = np.clip(point.ravel()[free], *(end.ravel()[free] for end in self.network.ends))
         whole = self.clean.ravel().copy()
         whole[free] = content
-        output = self.detector.output(whole.reshape(1, *self.clean.shape), self.target)
+        output = self.network.output(whole.reshape(1, *self.clean.shape), self.target)
         if not self.bar.unsafe(np.array([output]))[0]:
             return False
         self.states[place] = VIOLATED
@@ -253,7 +263,7 @@ class _Search:
         shape = (1, *self.clean.shape)
         box = InputBox(low.astype(np.float64).reshape(shape), high.astype(np.float64).reshape(shape))
         domain = InputDomain(box, np.flatnonzero(low < high), low)
-        net = lower_onnx(self.detector.model.path, low, high, as_evaluated=True)
+        net = lower_onnx(self.network.graph, low, high, as_evaluated=True)
         net = with_margins(net, self.readout, self.bar.threshold)
         ends = domain.within(None)
         eye, bound = np.eye(net.outputs), np.full(1, ROUNDED)

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from holdfast.core.errors import CardError, ModelError
+from holdfast.core.errors import ModelError
 from holdfast.core.types import Floats
 from holdfast.graph.ir import Activation, Array, Dense, Net, Product, ScaleShift, Selection, Step, WeightedSum
 from holdfast.metrics.boxes import single_values
 from holdfast.patchbench.layout import Target
-from holdfast.patchbench.positions.models import BatchDetector
 
 ROUNDING = 1e-9  # more than the error of an IoU computed in float64
 _ENDS = np.array(list(itertools.product((0, 1), repeat=4)), bool)  # the 16 vertices of a box of boxes
@@ -38,22 +37,18 @@ class Readout:
         return np.asarray(least - ROUNDING)
 
 
-def readout_of(detector: BatchDetector, target: Target) -> Readout:
-    """The rows of a target; raise CardError if the outputs are not read by the head `landmark`."""
-    ports, card = detector.ports, detector.model.card
-    if ports is None or card.head.name != "landmark":
-        raise CardError(
-            f"{detector.model.path}: expected a detector with the head 'landmark' (a box and class scores), "
-            f"got the head {card.head.name!r}; only its outputs are bounded"
-        )
+def readout_for(target: Target, scale: Floats, classes: int, box_first: bool, where: str) -> Readout:
+    """The rows of a target for flat outputs: a box, times `scale` (4,) relative to the picture, and scores.
+
+    Raise ModelError if the target has no area.
+    """
     x1, y1, x2, y2 = target.box
     if not (x1 < x2 and y1 < y2):
-        raise ModelError(f"{detector.model.path}: expected a target with an area, got the box {target.box}")
-    classes = len(card.classes)
+        raise ModelError(f"{where}: expected a target with an area, got the box {target.box}")
     others = [label for label in range(classes) if label != target.label]
-    box, scores = (0, 4) if detector.batches.outputs[0] == ports.box else (classes, 0)
+    box, scores = (0, 4) if box_first else (classes, 0)
     rows = np.zeros((4 + len(others), 4 + classes))
-    rows[np.arange(4), box + np.arange(4)] = ports.scale
+    rows[np.arange(4), box + np.arange(4)] = scale
     rows[4:, scores + target.label] = 1.0
     rows[4 + np.arange(len(others)), scores + np.array(others, np.int64)] = -1.0
     return Readout(target, rows)
