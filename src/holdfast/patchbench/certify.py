@@ -127,9 +127,8 @@ def certify_model(
         images.append(CertifiedImage(entry.name, pixels, card.classes[result.target.label], result))
         step(1, 0)
     facts = {"model": model.name, "sha256": model.sha256, "rule": str(plan.bar)}
-    return CertificationResult(
-        model.name, data.name, plan.bar, tuple(images), time.perf_counter() - began, facts
-    )
+    seconds = time.perf_counter() - began
+    return CertificationResult(model.name, data.name, plan.bar, tuple(images), seconds, facts=facts)
 
 
 def certify_bench(
@@ -158,9 +157,8 @@ def certify_bench(
     source = ", ".join(sorted({path.name for path in networks}))
     seconds = time.perf_counter() - began
     facts = {"folder": bench.folder.name, "rule": str(plan.bar)}
-    return CertificationResult(
-        bench.folder.resolve().name, source, plan.bar, tuple(certified), seconds, facts
-    )
+    name = bench.folder.resolve().name
+    return CertificationResult(name, source, plan.bar, tuple(certified), seconds, facts=facts)
 
 
 def _skipped(name: str, problem: Exception) -> CertifiedImage:

@@ -133,7 +133,7 @@ def certify_positions(
         raise InputError(f"expected a patch of 1 to {most} pixels (the network's input), got {side}")
     budget = budget or Budget()
     with threads(budget.jobs), full_precision():
-        return _Search(network, clean, target, side, bar or SafetyRule(), budget).run(split_seconds)
+        return _Search(network, clean, target, side, bar or SafetyRule(), budget=budget).run(split_seconds)
 
 
 class _Search:
@@ -162,8 +162,8 @@ class _Search:
         spots = self._open().tolist() if split_seconds else []
         split = sum(self._split(spot, split_seconds) for spot in spots if self.clock.left > 0)
         return PositionCertificates(
-            self.side, self.target, self.bar, self.states, self.bounds, self.witnesses, self.outputs,
-            split=split, seconds=time.monotonic() - self.clock.started,
+            self.side, self.target, self.bar, self.states, self.bounds, witnesses=self.witnesses,
+            outputs=self.outputs, split=split, seconds=time.monotonic() - self.clock.started,
         )  # fmt: skip
 
     def _open(self) -> Ints:

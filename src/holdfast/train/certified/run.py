@@ -72,7 +72,11 @@ def stages(steps: int, side: int, batch: int, rate: float) -> tuple[PatchStage, 
         high, low = (rate * (0.01 + 0.99 * (1 + math.cos(math.pi * at)) / 2) for at in (done, done + share))
         name, count = f"patch {patch}" if patch else "clean", max(1, round(steps * share))
         warmup = min(100, count // 2) if number == 0 else 0
-        result.append(PatchStage(name, count, batch, 0, high, low, warmup, patch, weight))
+        result.append(
+            PatchStage(
+                name, count, batch, size=0, high=high, low=low, warmup=warmup, patch=patch, weight=weight
+            )
+        )
         done += share
     return tuple(result)
 
@@ -87,7 +91,7 @@ def job_of(
     def draw(stage: Stage, rng: np.random.Generator) -> Batch:
         return draw_batch(examples, stage, rng)
 
-    return Job(name, net, draw, loss, plan, seed, weight_decay=1e-3, averaging=0.99, data=data)
+    return Job(name, net, draw, loss, plan, seed=seed, weight_decay=1e-3, averaging=0.99, data=data)
 
 
 def draw_batch(examples: Examples, stage: Stage, rng: np.random.Generator) -> Batch:
