@@ -62,7 +62,7 @@ def mix(options: MixOptions) -> int:
     sys.stderr.write(f"model    {result.new} (card: {Path(result.new).with_suffix('.toml')})\n")
     models, test = (options.model, result.new), options.test
     say(f"Next: {command_line(NoiseOptions(models_data=(*models, test or options.data)))}")
-    if unseen := result.held_out or ("" if test else _other_seed(options.data)):
+    if unseen := result.held_out or ("" if test else other_seed(options.data)):
         command = command_line(NoiseOptions(models_data=(*models, unseen)))
         say(f"On images it was not trained on: {command}")
     return 4 if result.left_out else 0
@@ -214,7 +214,7 @@ def _say_unless_bar(text: str) -> None:
         _say(text)
 
 
-def _other_seed(data: str) -> str:
+def other_seed(data: str) -> str:
     """Embedded data of the next seed; empty for other data."""
     name, *numbers = data.split(":")
     seed = int(numbers[0]) if numbers else 0

@@ -72,6 +72,7 @@ def test_command_writes_a_detector_with_its_card_and_figures(holdfast, tmp_path)
     done = holdfast("train", "certified", *words)
     assert done.code == 0, done
     assert "positions bounded" in done.out
+    assert "Next: holdfast patchbench certify new.onnx signs:2:24 --patch 3\n" in done.out
     result = json.loads((tmp_path / "r.json").read_text())
     assert (result["trained_on"], result["tested_on"], result["patch"]) == (18, 6, 3)
     model = load_model(tmp_path / "new.onnx")

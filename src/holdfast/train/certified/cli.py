@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from holdfast.core.errors import DataError, InputError
 from holdfast.data.open import open_dataset
 from holdfast.engine.executor import progress
 from holdfast.report.tables import Column, Table
-from holdfast.train.cli import check_torch
+from holdfast.train.cli import check_torch, other_seed
 from holdfast.train.options import CertifiedOptions
 from holdfast.train.run import check_out, parts_of
 
@@ -59,6 +60,9 @@ def certified(options: CertifiedOptions) -> int:
     for failure in result.left_out[:20]:
         sys.stderr.write(f"failed   {failure}\n")
     sys.stderr.write(f"model    {result.new} (card: {Path(result.new).with_suffix('.toml')})\n")
+    unseen = options.test or other_seed(options.data) or options.data
+    words = ("holdfast", "patchbench", "certify", result.new, unseen, "--patch", str(options.patch))
+    say(f"Next: {shlex.join(words)}")
     return 4 if result.left_out else 0
 
 
