@@ -102,7 +102,7 @@ class CertificationPlan:
     def decide(self, network: ExactNetwork, clean: Tensor, target: Target, side: int) -> PositionCertificates:
         """Decide the positions of one picture."""
         how: dict[str, Any] = {"bar": self.bar, "budget": self.budget, "split_seconds": self.split_seconds}
-        return certify_positions(network, clean, target, self.side or side, **how)
+        return certify_positions(network, clean, target, side, **how)
 
 
 def certify_model(
@@ -123,7 +123,7 @@ def certify_model(
             step(1, 1)
             continue
         clean = detector.tensor(pixels)
-        result = plan.decide(network, clean, detector.predict(clean[np.newaxis]), SIDE)
+        result = plan.decide(network, clean, detector.predict(clean[np.newaxis]), plan.side or SIDE)
         images.append(CertifiedImage(entry.name, pixels, card.classes[result.target.label], result))
         step(1, 0)
     facts = {"model": model.name, "sha256": model.sha256, "rule": str(plan.bar)}
@@ -139,7 +139,8 @@ def certify_bench(
     networks: dict[Path, FileNetwork] = {}
     certified = []
     for listed in islice(instances(bench), images):
-        name = f"{listed.name} ({listed.patch.width}×{listed.patch.height})"
+        side = plan.side or max(listed.patch)
+        name = f"{listed.name} ({side}×{side})"
         try:
             if listed.free:
                 raise InputError("its patch has any content at one position: holdfast verify decides that")
@@ -148,7 +149,7 @@ def certify_bench(
                 networks[listed.network] = FileNetwork(read_proto(listed.network))
             opened = open_instance(question, networks[listed.network], plan.bar)
             network, clean = network_of(opened, listed.target)
-            result = plan.decide(network, clean, listed.target, max(listed.patch))
+            result = plan.decide(network, clean, listed.target, side)
             certified.append(CertifiedImage(name, listed.image, f"class {listed.target.label}", result))
             step(1, 0)
         except InputError as problem:

@@ -151,6 +151,7 @@ class _Search:
         self.shape = height - side + 1, width - side + 1
         self.states = np.zeros(self.shape, np.int8)
         self.bounds: Floats = np.full(self.shape, np.nan)
+        self.margins: Floats = np.zeros(self.shape)  # the least of the interval bounds' margins
         self.witnesses: dict[tuple[int, int], Tensor] = {}
         self.outputs: dict[tuple[int, int], float] = {}
 
@@ -159,7 +160,7 @@ class _Search:
         for spots in self._batches():
             self._bound(spots)
         self._attack()
-        spots = self._open().tolist() if split_seconds else []
+        spots = self._open()[::-1].tolist() if split_seconds else []  # the nearest to a proof first
         split = sum(self._split(spot, split_seconds) for spot in spots if self.clock.left > 0)
         return PositionCertificates(
             self.side, self.target, self.bar, self.states, self.bounds, witnesses=self.witnesses,
@@ -167,7 +168,9 @@ class _Search:
         )  # fmt: skip
 
     def _open(self) -> Ints:
-        return np.argwhere(self.states == UNKNOWN)
+        """The undecided positions (n, 2), those with the lowest bounds first."""
+        spots = np.argwhere(self.states == UNKNOWN)
+        return spots[np.argsort(self.margins[tuple(spots.T)], kind="stable")]
 
     def _batches(self) -> Iterator[Ints]:
         spots = self._open()
@@ -198,8 +201,11 @@ class _Search:
             least = least_values(region, np.concatenate([rows, -rows[:4]]))
         least -= np.abs(np.concatenate([rows, -rows[:4]])) @ self._underflow
         classes, low, high = least[:, 4 : len(rows)], least[:, :4], -least[:, len(rows) :]
-        iou = np.where((classes > 0).all(axis=1), self.readout.least_iou(low, high), 0.0)
-        self.bounds[tuple(spots.T)] = np.maximum(iou, 0.0)
+        overlap = self.readout.least_iou(low, high)
+        iou = np.where((classes > 0).all(axis=1), overlap, 0.0)
+        at = tuple(spots.T)
+        self.bounds[at] = np.maximum(iou, 0.0)
+        self.margins[at] = np.minimum(overlap - self.bar.threshold, classes.min(axis=1, initial=np.inf))
         self.states[tuple(spots[iou > self.bar.threshold].T)] = CERTIFIED
 
     @cached_property
