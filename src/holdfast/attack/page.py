@@ -13,9 +13,9 @@ from holdfast.attack.result import AttackResult, Attempt, BudgetPoint
 from holdfast.attack.survival import VIEWS
 from holdfast.attack.types import CONTIGUOUS
 from holdfast.core.patch import Survival, apply
+from holdfast.core.text import printable
 from holdfast.core.types import Floats, Image
 from holdfast.engine.records import DetectionRecord
-from holdfast.engine.store import printable
 from holdfast.evaluate.classes import realign
 from holdfast.metrics.points import is_indication
 from holdfast.report.charts.lines import ChartLine, line_chart

@@ -11,8 +11,8 @@ from holdfast.attack.result import Attempt
 from holdfast.attack.shapes import outline
 from holdfast.attack.types import PatchShape, Sticker
 from holdfast.core.patch import Patch, nearest
+from holdfast.core.text import printable
 from holdfast.core.types import Image
-from holdfast.engine.store import printable
 
 PRINTS = "prints"  # the folder of these files
 PER_METRE = 11811  # 300 dpi
