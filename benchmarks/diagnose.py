@@ -15,49 +15,54 @@ failed            the diagnosis raises an error
 
 --log appends each outcome to a file; a run with the same code and the same file continues there.
 --keep writes the dumps of all cases that were not answered correctly, with the command to repeat each.
-A full run writes benchmarks/results/diagnose.{json,md}. Models and images are in HOLDFAST_DATA or
-../shared/data; without them only the embedded model is run, and no results are written.
+--write writes benchmarks/results/diagnose.{json,csv,md} after a run of all mistakes on all models.
+Models and images are in HOLDFAST_DATA or ../shared/data; without them only the embedded model is run.
+Times are CPU seconds of all threads, which other processes on the machine do not lengthen.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import functools
 import hashlib
 import itertools
 import json
 import multiprocessing
 import os
-import platform
 import shlex
-import statistics
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from diagnose_dumps import Chain, differ, dump, file_bytes, grey_level
-from diagnose_mistakes import CLEAN, CONTROLS, MISTAKES, UNKNOWN, Kinds, Mistake, both, unknown_dump
+from diagnose_mistakes import CLEAN, CONTROLS, MISTAKES, UNKNOWN, Kinds, unknown_dump
+from diagnose_results import (
+    PAIRS,
+    ROOT,
+    Case,
+    Outcome,
+    judge,
+    mistake_of,
+    sentence,
+    summary,
+    table_of,
+    write,
+)
 from holdfast.core.model import Model
 from holdfast.core.pipeline import open_preparation, pipeline_of
-from holdfast.core.sources import versions
 from holdfast.data.open import open_dataset
 from holdfast.diagnose.target import diagnose_input
 from holdfast.graph.load import load_model
-from holdfast.report.tables import Table, to_markdown, to_text
+from holdfast.report.tables import to_text
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 DATA = Path(os.environ.get("HOLDFAST_DATA", ROOT.parent / "shared" / "data"))
 COCO, IMAGENET = "coco128/images/val2017", "imagenet_sample/images"
 IMAGES = {  # of many sizes and shapes, with and without subsampled chroma
@@ -83,32 +88,6 @@ short_side = 256
 [head]
 name = "classifier"
 """
-OUTCOMES = ("found", "wrongly accused", "unknown", "missed", "failed")
-FOUND, ACCUSED = 0.95, 0  # required: share of mistakes that are found, number of wrong accusations
-PAIRS = "random pairs"
-
-
-@dataclass(frozen=True)
-class Case:
-    """One dump: the row of the table that counts it, the model, the image, and its mistakes or control."""
-
-    row: str
-    model: str
-    image: int
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The answer to one dump."""
-
-    case: Case
-    image: str
-    outcome: str
-    correct: bool
-    kinds: tuple[str, ...]
-    text: str
-    seconds: float
 
 
 @functools.cache
@@ -138,11 +117,6 @@ def card_of_efflite0(folder: Path) -> Path:
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
     return path
-
-
-def mistake_of(names: Sequence[str]) -> Mistake:
-    """The mistake of that name, or two at once."""
-    return functools.reduce(both, (MISTAKES[name] for name in names))
 
 
 def dump_of(chain: Chain, model: str, image: int) -> tuple[np.ndarray, bytes]:
@@ -183,15 +157,6 @@ def question(case: Case) -> tuple[np.ndarray, bytes, tuple[Kinds, ...], Kinds] |
     return *dump_of(chain, case.model, case.image), mistake.needs, allowed
 
 
-def judge(needs: Iterable[Kinds], allowed: Kinds, kinds: Kinds, explained: bool) -> str:
-    """The outcome of an answer that names causes of these kinds."""
-    if kinds - allowed:
-        return "wrongly accused"
-    if not explained:
-        return "unknown"
-    return "found" if all(group & kinds for group in needs) else "missed"
-
-
 def run_case(case: Case, folder: str, keep: Path | None) -> Outcome | None:
     """Diagnose the dump of a case; None if its mistake is not visible."""
     asked = question(case)
@@ -199,7 +164,7 @@ def run_case(case: Case, folder: str, keep: Path | None) -> Outcome | None:
         return None
     array, data, needs, allowed = asked
     model = model_of(case.model, folder)
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         answer = diagnose_input(model, [data], [array])
     except Exception as problem:  # noqa: BLE001  (one crash must not lose the other cases)
@@ -208,7 +173,7 @@ def run_case(case: Case, folder: str, keep: Path | None) -> Outcome | None:
         kinds = tuple(cause.kind for cause in answer.causes)
         outcome = judge(needs, allowed, frozenset(kinds), answer.explained)
         text = " ".join(cause.sentence for cause in answer.causes)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     correct = outcome == ("unknown" if case.names[0] in UNKNOWN else "found")
     if keep is not None and not correct:
         keep_case(case, array, data, keep)
@@ -307,67 +272,6 @@ def code() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files))).hexdigest()
 
 
-def table_of(outcomes: Sequence[Outcome]) -> Table:
-    """One row per mistake, and the random pairs and controls."""
-    rows: list[list[Any]] = []
-    for row in dict.fromkeys(one.case.row for one in outcomes):
-        some = [one for one in outcomes if one.case.row == row]
-        counts = Counter(one.outcome for one in some)
-        name = some[0].case.names[0]
-        expected = "no cause" if name in CONTROLS else "unknown" if name in UNKNOWN else ""
-        if not expected and row != PAIRS:
-            groups = mistake_of(some[0].case.names).needs
-            expected = ", ".join("|".join(sorted(group)) for group in groups)
-        right = sum(one.correct for one in some)
-        rows.append([row, expected, len(some), right, *(counts[outcome] for outcome in OUTCOMES)])
-    return Table(["mistake", "expected", "dumps", "correct", *OUTCOMES], rows)
-
-
-def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """The shares and the times of all cases."""
-    mistakes = [one for one in outcomes if not {*CONTROLS, *UNKNOWN} & set(one.case.names)]
-    seconds = [one.seconds for one in outcomes]
-    return {
-        "dumps with a mistake": len(mistakes),
-        "found": sum(one.correct for one in mistakes),
-        "dumps": len(outcomes),
-        "wrongly accused": sum(one.outcome == "wrongly accused" for one in outcomes),
-        "median seconds": statistics.median(seconds),
-        "largest seconds": max(seconds),
-    }
-
-
-def sentence(told: dict[str, Any]) -> str:
-    """The summary in one line."""
-    found, mistakes = told["found"], told["dumps with a mistake"]
-    return (
-        f"{found} of {mistakes} mistakes found ({found / max(1, mistakes):.1%}; required: {FOUND:.0%}), "
-        f"{told['wrongly accused']} of {told['dumps']} dumps wrongly accused (required: {ACCUSED}); per dump "
-        f"{told['median seconds']:.1f} s (median), {told['largest seconds']:.1f} s (largest)."
-    )
-
-
-def write(outcomes: Sequence[Outcome]) -> None:
-    """Write the results."""
-    told = summary(outcomes)
-    about = {
-        "command": "python benchmarks/diagnose.py",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "versions": versions(),
-    }
-    table = table_of(outcomes)
-    heads = [column.name for column in table.heads]
-    rows = [dict(zip(heads, row, strict=True)) for row in table.rows]
-    wrong = [asdict(one) for one in outcomes if not one.correct]
-    content = {**about, "summary": told, "rows": rows, "not correct": wrong}
-    (RESULTS / "diagnose.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    source = f"`{about['command']}`, {about['date']}, {about['machine']}."
-    head = "# Mistakes of the preprocessing, found by `holdfast diagnose`"
-    parts = [head, f"{source} {sentence(told)}", to_markdown(table)]
-    (RESULTS / "diagnose.md").write_text("\n\n".join(parts) + "\n")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("mistakes", nargs="*", metavar="MISTAKE")
@@ -377,7 +281,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--log", type=Path)
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if options.write and (options.mistakes or options.models != ",".join(CLEAN)):
+        parser.error("--write: expected a run of all mistakes on all models")
     models = [name for name in options.models.split(",") if name not in IMAGES or DATA.is_dir()]
     if models != options.models.split(","):
         print(
@@ -393,8 +300,11 @@ def main() -> None:
     if not outcomes:
         sys.exit("no dump differs from the model's own input")
     print(to_text(table_of(outcomes)), sentence(summary(outcomes)), sep="\n\n")
-    if not options.mistakes and models == list(CLEAN) and options.images == 5 and options.pairs >= 20:
-        write(outcomes)
+    if options.write and models == list(CLEAN):
+        write(
+            outcomes,
+            f"python benchmarks/diagnose.py --images {options.images} --pairs {options.pairs} --write",
+        )
 
 
 if __name__ == "__main__":

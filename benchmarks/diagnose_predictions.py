@@ -30,9 +30,10 @@ import onnxruntime
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from diagnose import DATA, OUTCOMES, RESULTS, judge
+from diagnose import DATA
 from diagnose_dumps import Chain, content_size, decoded, dump
 from diagnose_mistakes import CLEAN, MISTAKES, Kinds
+from diagnose_results import OUTCOMES, RESULTS, judge
 from holdfast.core.pipeline import load_pipeline, pipeline_of
 from holdfast.core.sources import versions
 from holdfast.core.types import Detections

@@ -17,7 +17,7 @@ from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-MODULES = ("diagnose_dumps", "diagnose_mistakes", "diagnose")
+MODULES = ("diagnose_dumps", "diagnose_mistakes", "diagnose_results", "diagnose")
 
 
 @pytest.fixture(scope="module")

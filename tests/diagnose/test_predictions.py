@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers import models as making
 from holdfast.core.pipeline import frame_of, load_pipeline, pipeline_of
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
@@ -80,12 +81,38 @@ def test_a_dropped_channel_and_a_limited_range_are_found(model, scenes, outputs)
 
 def test_a_target_without_detections_gets_the_mistakes_that_leave_none(model, scenes):
     nothing = FileDetections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
-    result = diagnosis(model, scenes, [nothing] * len(scenes))
+    result = diagnosis(model, scenes[:1], [nothing])
     assert not result.explained
     assert result.causes == ()
-    assert result.ranking[0].agreement > result.before
-    assert "The target detects nothing on 3 images." in result.verdict
+    found = result.nothing
+    assert (found.images, found.tried > len(found.left) > 1) == (1, True)
+    scores = [round(one.score, 2) for one in found.left]
+    assert scores == sorted(scores)
+    assert f"The target detects nothing on 1 image; the model's best scores are {found.lowest:.2f}" in (
+        result.verdict
+    )
     assert "values divided by 255 twice" in result.verdict
+    assert f"Predictions cannot tell these {len(found.left)} apart" in result.verdict
+
+
+def test_images_without_objects_do_not_show_why_a_target_detects_nothing(model):
+    blank = [("grey.jpg", making.jpeg(np.full((64, 64, 3), 114, np.uint8)))]
+    nothing = FileDetections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
+    result = diagnosis(model, blank, [nothing])
+    assert (result.causes, result.explained) == ((), False)
+    assert "the model itself has no score of 0.25 on these images" in result.verdict
+
+
+def test_scores_near_zero_are_compared_in_their_own_scale(model, scenes, outputs):
+    """Values divided by 255 twice leave scores below any usual threshold, but boxes to compare."""
+    machine, rows = outputs
+    card = replace(model.card, score=1e-9)
+    weak = [machine.post(machine.run((x / 255).astype(np.float32)), frame, card) for x, _, frame in rows]
+    assert 0.0 < max(one.scores.max() for one in weak) < 0.1
+    result = diagnosis(model, scenes, [written(one) for one in weak])
+    assert [cause.kind for cause in result.causes] == ["range"]
+    assert "values divided by 255 twice" in result.causes[0].sentence
+    assert result.explained
 
 
 def test_classes_in_reversed_order_are_named_as_such(model, scenes, outputs):
@@ -173,6 +200,11 @@ def test_the_command_reads_predictions_and_refuses_those_of_other_images(holdfas
     assert "The predictions agree with the model's" in done.out
     assert json.loads((tmp_path / "d.json").read_text())["predictions"]["explained"] is True
     rows = json.loads((tmp_path / "dt.json").read_text())
+    (tmp_path / "dt.json").write_text("[]")
+    done = holdfast("diagnose", "signs-yolo", "signs:0:2", "--predictions", "dt.json", "-o", "d.html")
+    assert done.code == 0
+    assert "The target detects nothing on 2 images" in done.out
+    assert "highest score left" in (tmp_path / "d.html").read_text()
     (tmp_path / "dt.json").write_text(json.dumps([{**row, "file_name": "other.jpg"} for row in rows]))
     done = holdfast("diagnose", "signs-yolo", "signs:0:2", "--predictions", "dt.json")
     assert done.code == 2

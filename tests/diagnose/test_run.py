@@ -12,7 +12,7 @@ from holdfast.core.pipeline import load_pipeline, open_preparation, pipeline_of
 from holdfast.core.types import Detections
 from holdfast.data.open import open_dataset
 from holdfast.diagnose.dump import match_output, read_dump
-from holdfast.diagnose.run import measure_losses
+from holdfast.diagnose.losses import measure_losses
 from holdfast.diagnose.stages import compare_stages, compare_values, first_difference
 from holdfast.diagnose.target import diagnose_input
 from holdfast.evaluate.difference import difference

@@ -212,6 +212,7 @@ def diagnose(
     of the target, as arrays or .npy files; they need one image as data: its path, or `dataset[3]`.
     """
     from holdfast.diagnose.run import diagnose as run
+    from holdfast.diagnose.unlabelled import open_unlabelled
     from holdfast.noise.cli import load_user_noise
 
     loaded = as_model(model, options.pop("card", None))
@@ -228,7 +229,8 @@ def diagnose(
         given = options_for_call(DiagnoseOptions, options, "diagnose", loaded, data, **dumps)
         load_user_noise(given.use)
         evaluated = carry(given, EvaluationOptions)
-        subject = (loaded, image) if image else plan_for_call(evaluated, loaded, data)
+        opened = open_unlabelled(Path(data), loaded, given.images) if isinstance(data, str | Path) else None
+        subject = (loaded, image) if image else plan_for_call(evaluated, loaded, opened or data)
         return write_files(run(given, watch(progress), subject), given)
 
 

@@ -8,10 +8,12 @@ import numpy as np
 
 from holdfast.diagnose.dump import size_text
 from holdfast.diagnose.layers import LayerDiagnosis, LayerError
+from holdfast.diagnose.losses import DeploymentLoss
 from holdfast.diagnose.predicted import PredictionDiagnosis
-from holdfast.diagnose.run import DeploymentLoss, Diagnosis
+from holdfast.diagnose.run import Diagnosis
 from holdfast.diagnose.stages import StageDifference, first_difference
 from holdfast.diagnose.target import InputDiagnosis
+from holdfast.diagnose.unlabelled import MEASURES, DeploymentAgreement
 from holdfast.evaluate.difference import COUNTED
 from holdfast.metrics.points import facing, interval_text, is_gain, lost_text, significance
 from holdfast.noise.vision.tables import metric_label
@@ -38,18 +40,21 @@ def to_texts(found: Diagnosis) -> list[str]:
         parts.append(to_text(layer_table(found.layers, LISTED_LAYERS)))
     if found.loss is not None:
         parts.append(to_text(loss_table(found.loss)))
+    if found.agreement is not None:
+        parts.append(to_text(agreement_table(found.agreement)))
     parts += [match_text(table) for table in found.dumps]
     text = summary(found)
     if found.layers is not None or (not found.stages and found.loss is None):
         targets = found.input, found.predictions, found.layers
         lines = [line for part in targets if part for line in part.lines]
         text = "\n".join([*lines, *([_next_step(found).strip()] if lines else [text])]).strip()
-    broken = found.loss.broken if found.loss else ()
+    broken = found.loss.broken if found.loss else found.agreement.moved if found.agreement else ()
     if broken:
         more = f" and {len(broken) - 10} more" if len(broken) > 10 else ""
-        text += f"\nbroken   {', '.join(broken[:10])}{more}"
+        text += f"\n{'broken ' if found.loss else 'changed'}  {', '.join(broken[:10])}{more}"
     if found.calibration is not None:
-        shares = found.loss.differences if found.loss else ()
+        measured = found.loss or found.agreement
+        shares = measured.differences if measured else ()
         shown = any(share.note == found.calibration.how for share in shares)  # in the table of losses
         method = "" if shown or not found.calibration.how else f"; method: {found.calibration.how}"
         text += f"\nnote     integer precisions calibrated on {found.calibration.on}{method}"
@@ -90,6 +95,21 @@ def loss_table(found: DeploymentLoss) -> Table:
     return Table(columns, rows, f"Percentage points of {metric_label(found)} {text}, n = {found.images}")
 
 
+def agreement_table(found: DeploymentAgreement) -> Table:
+    """The agreement with training if one difference remains alone, and if only it is fixed."""
+    columns = ["difference", "agreement alone", "95% interval", "agreement if fixed", "95% interval "]
+    columns += [COUNTED[found.task][0], "notes"]
+    rows: list[list[Cell]] = []
+    for s in found.differences:
+        alone, fixed = f"{s.low:.4f} to {s.high:.4f}", f"{s.fixed_low:.4f} to {s.fixed_high:.4f}"
+        changed = f"{s.changed} of {many(found.images, 'image')}"
+        rows.append([s.label, f"{s.alone:.4f}", alone, f"{s.fixed:.4f}", fixed, changed, s.note])
+    if not any(s.note for s in found.differences):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    what = f"Agreement of predictions with the training pipeline ({MEASURES[found.task]})"
+    return Table(columns, rows, f"{what}, n = {found.images} without labels")
+
+
 def match_text(table: Table) -> str:
     """The table of a dump for a terminal, with the equivalent choices in lines below it."""
     lines = [to_text(Table(table.columns[:-1], [row[:-1] for row in table.rows], table.caption))]
@@ -115,6 +135,8 @@ def summary(diagnosis: Diagnosis) -> str:
         text = f"First stage that differs: {stage}, in {apart.differ} of {apart.images} images {far}."
     elif stages:
         text = f"All stages are bit-identical on {many(stages[0].images, 'image')}."
+    if diagnosis.agreement is not None:
+        return f"{text} {_agreement_text(diagnosis.agreement)}{_next_step(diagnosis)}".strip()
     if found is None:
         return f"{text}{_next_step(diagnosis)}".strip()
     verb = "rises" if is_gain(found.points_lost) else "falls" if found.points_lost > 0 else "changes"
@@ -128,6 +150,16 @@ def summary(diagnosis: Diagnosis) -> str:
     return f"{text}{_next_step(diagnosis)}".strip()
 
 
+def _agreement_text(found: DeploymentAgreement) -> str:
+    few = "; an indication, because n < 20" if found.images < 20 else ""
+    interval = f"95% interval {found.low:.4f} to {found.high:.4f}"
+    return (
+        f"The images have no labels: the predictions of deployment and training agree to "
+        f"{found.agreement:.4f} of 1, {interval} (n = {found.images}{few}); "
+        f"{COUNTED[found.task][0]} in {found.changed} of {many(found.images, 'image')}."
+    )
+
+
 def _next_step(diagnosis: Diagnosis) -> str:
     """What to do next, as a sentence with a leading space; empty if nothing is left to do."""
     found = diagnosis.loss
@@ -137,6 +169,9 @@ def _next_step(diagnosis: Diagnosis) -> str:
         return f" Next: fix {worst.label}; this alone recovers {worst.points_recovered:z.2f} points{sure}."
     if found is not None:
         return " Next: no fix of a single difference recovers points; look for other differences."
+    if diagnosis.agreement is not None and diagnosis.agreement.agreement < 1.0:
+        best = max(diagnosis.agreement.differences, key=lambda s: s.fixed)
+        return f" Next: fix {best.label}; the agreement is {best.fixed:.4f} then."
     if diagnosis.input is not None and not diagnosis.input.explained:
         return (
             " Next: check that the dump belongs to this image, or add dumps of other images (--input FOLDER)."
@@ -164,6 +199,9 @@ def page(diagnosis: Diagnosis, subject: tuple[str, str] = ("model", "data"), com
     stages, found, dumps = diagnosis.stages, diagnosis.loss, diagnosis.dumps
     sections = [_section("stages", "First stage that differs", stage_table(stages))] if stages else []
     sections = [*_loss_sections(found), *sections] if found else sections
+    if diagnosis.agreement is not None:
+        table = agreement_table(diagnosis.agreement)
+        sections.insert(0, _section("agreement", "Agreement with training", table))
     if diagnosis.input is not None:
         sections.append(_input_section(diagnosis.input))
     if diagnosis.layers is not None:
@@ -182,7 +220,7 @@ def page(diagnosis: Diagnosis, subject: tuple[str, str] = ("model", "data"), com
     content = Document(
         title=f"Diagnosis of {subject[0]} on {subject[1]}",
         subject=subject,
-        facts=(("images", str(found.images if found else (stages[0].images if stages else 1))),),
+        facts=(("images", str(_images(diagnosis))),),
         verdict=summary(diagnosis),
         cards=_cards(found) if found else (),
         command=command,
@@ -191,6 +229,15 @@ def page(diagnosis: Diagnosis, subject: tuple[str, str] = ("model", "data"), com
         layout="diagnosis",
     )
     return document(content)
+
+
+def _images(diagnosis: Diagnosis) -> int:
+    """The number of images that the diagnosis rests on."""
+    if measured := diagnosis.loss or diagnosis.agreement or diagnosis.predictions:
+        return measured.images
+    if diagnosis.input is not None:
+        return diagnosis.input.dumps
+    return diagnosis.stages[0].images if diagnosis.stages else 1
 
 
 def _input_section(found: InputDiagnosis) -> Section:
@@ -257,6 +304,12 @@ def _cost(layer: LayerError) -> tuple[float, float]:
 
 def ranking_table(found: PredictionDiagnosis) -> Table:
     """The single mistakes that reproduce the target's predictions best."""
+    if found.nothing is not None:
+        left = [[one.cause.kind, one.cause.sentence, f"{one.score:.4f}"] for one in found.nothing.left]
+        title = (
+            f"Mistakes that leave no detection, of {found.nothing.tried} tried, n = {found.nothing.images}"
+        )
+        return Table(["cause", "difference", "highest score left"], left, title)
     rows: list[list[Cell]] = [[one.cause.kind, one.cause.sentence, one.agreement] for one in found.ranking]
     title = f"Agreement of boxes and scores if one mistake is made, n = {found.images}"
     return Table(["cause", "difference", "agreement"], rows, title)

@@ -13,6 +13,7 @@ from holdfast.core.errors import InputError
 from holdfast.core.pipeline import Frame
 from holdfast.core.types import Floats, Ints, plain_name
 from holdfast.diagnose.cause import Cause
+from holdfast.diagnose.no_detections import NoDetections
 from holdfast.evaluate.per_image import coco_ids
 
 FORMS = ("xywh", "xyxy", "cxcywh", "yxyx")
@@ -38,10 +39,13 @@ class PredictionDiagnosis:
     ranking: tuple[Ranked, ...]
     images: int
     detections: int
+    nothing: NoDetections | None = None  # of a target without detections
 
     @property
     def lines(self) -> list[str]:
         """The sentences of the verdict, one cause per line."""
+        if self.nothing is not None:
+            return self.nothing.lines
         count = f"{self.detections} detections on {self.images} images"
         lines = [cause.text for cause in self.causes]
         if self.causes:
@@ -51,14 +55,7 @@ class PredictionDiagnosis:
             )
         elif self.explained:
             lines.append(f"The predictions agree with the model's: {self.after:.3f} of 1 ({count}).")
-        if not self.detections and self.before < 1.0:
-            likely = " / ".join(one.cause.sentence for one in self.ranking[:3])
-            lines.append(
-                f"The target detects nothing on {self.images} images. Mistakes after which the model detects "
-                f"as little: {likely or 'none of those tried'} "
-                "Predictions cannot tell them apart; a dump of the target's input (--input) can."
-            )
-        elif not self.explained:
+        if not self.explained:
             lines.append(
                 f"The predictions are not explained: the best agreement is {self.after:.3f} of 1 ({count}). "
                 "A dump of the target's input (--input) shows more."
@@ -87,6 +84,8 @@ class FileDetections:
 def read_predictions(path: Path, dataset: Dataset) -> dict[str, FileDetections]:
     """The detections by image name, of COCO results or of `evaluate --predictions-out`."""
     rows = _rows(path)
+    if not rows:  # a target that detects nothing
+        return {entry.name: _detections([], path) for entry in dataset.entries}
     numbers = {number: name for name, number in coco_ids(dataset).images.items()}
     alone = dataset.entries[0].name if len(dataset.entries) == 1 else None
     grouped: dict[str, list[Mapping[str, Any]]] = {}

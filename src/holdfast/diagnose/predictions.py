@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from holdfast.diagnose.cause import Cause, Comparison
 from holdfast.diagnose.causes import causes_of
 from holdfast.diagnose.fit import Fit, Reading
 from holdfast.diagnose.mistakes import Change, preparation_changes
+from holdfast.diagnose.no_detections import USUAL, NoDetections, ScoreLeft
 from holdfast.diagnose.predicted import (
     FORMS,
     UNITS,
@@ -30,7 +32,8 @@ from holdfast.evaluate.difference import matched_pairs
 from holdfast.graph.nms import nms
 from holdfast.metrics.boxes import iou
 
-FLOOR = 0.02  # detections with a lower score are not compared
+FLOOR = 0.02  # detections with a lower score are not compared, unless all are weak
+WEAK = 0.2  # highest score of a file below which all its detections are weak
 EQUAL = 0.998  # agreement at which no mistake of the preparation is sought
 REPRODUCED = 0.95  # agreement from which the predictions are explained
 GAIN = 0.01  # least rise of the agreement that names a cause
@@ -83,6 +86,10 @@ class _Search:
         blank = np.zeros((3, spec.size.height, spec.size.width))
         self.targets = [Target(data, blank) for data, _ in pairs]
         self.found = [found for _, found in pairs]
+        top = max((float(found.scores.max(initial=0.0)) for found in self.found), default=0.0)
+        weak = 0.0 < top < WEAK
+        self.floor = top / 10 if weak else FLOOR  # detections with a lower score are not compared
+        self.scale = top if weak else 1.0  # in which differences of scores are measured
         self.raw: dict[tuple[int, str], Detections] = {}
         self.plain = [
             trained(spec, pipeline, self._size(target, pipeline.decode), 3) for target in self.targets
@@ -94,10 +101,10 @@ class _Search:
 
     def run(self, setting: _Setting) -> PredictionDiagnosis:
         """Format and classes first, then thresholds, then up to two changes of the preparation."""
+        if not any(len(found.scores) for found in self.found):
+            return self._without_detections()
         changes: list[Change] = []
         before = self.agreement(changes, setting)
-        if not any(len(found.scores) for found in self.found):
-            return self._without_detections(before, setting)
         causes: list[Cause] = []
         setting = self._format(changes, setting, causes)
         setting = self._classes(changes, setting, causes)
@@ -131,17 +138,38 @@ class _Search:
             detections=detections,
         )
 
-    def _without_detections(self, before: float, setting: _Setting) -> PredictionDiagnosis:
-        """The mistakes that leave no detection either: predictions cannot tell them apart."""
-        own = sum(len(self._own(place, [], setting)) for place in range(len(self.found)))
-        scored = self._scored([], setting) if own else []
-        ranking = [Ranked(self._cause([change]), score) for score, change, _ in scored if score > before]
-        return self._diagnosis([], ranking, before, before)
+    def _without_detections(self) -> PredictionDiagnosis:
+        """The mistakes after which the model detects nothing either."""
+        own = self._best_scores([])
+        seen = [place for place, score in enumerate(own) if score >= USUAL]
+        left, tried = [], 0
+        for change in self._further([]) if seen else ():
+            with suppress(HoldfastError):
+                score = max(self._best_scores([change])[place] for place in seen)
+                tried += 1
+                if score < USUAL:
+                    left.append(ScoreLeft(self._cause([change]), score))
+        left.sort(key=lambda one: round(one.score, 2))  # of equals the commonest first, as they are listed
+        best = [own[place] for place in seen] or [0.0]
+        nothing = NoDetections(len(seen), min(best), max(best), tried, tuple(left))
+        return replace(self._diagnosis([], [], 0.0, 0.0), nothing=nothing)
+
+    def _best_scores(self, changes: Sequence[Change]) -> list[float]:
+        """The highest score of each image."""
+        rows = [self._candidates(place, changes, 0.0) for place in range(len(self.found))]
+        return [float(found.scores.max(initial=0.0)) for found in rows]
+
+    def _further(self, changes: Sequence[Change]) -> Iterator[Change]:
+        """The mistakes that change the input and are of another kind than those that are made already."""
+        kinds = {change.kind for change in changes}
+        for change in preparation_changes(self.model.card.input, self.pipeline):
+            if change.kind not in kinds and self._prepared(0, [change]) != self.plain[0]:
+                yield change
 
     def agreement(self, changes: Sequence[Change], setting: _Setting) -> float:
         """The mean agreement over the images."""
         values = [
-            agreement(self._read(place, setting), self._own(place, changes, setting))
+            agreement(self._read(place, setting), self._own(place, changes, setting), self.scale)
             for place in range(len(self.found))
         ]
         return float(np.mean(values))
@@ -152,7 +180,7 @@ class _Search:
         boxes = in_image(as_xyxy(found.numbers, setting.form), setting.unit, frame)
         classes = np.array([setting.classes.get(int(c), -1) for c in found.categories], np.int64)
         read = Detections(boxes, found.scores, classes)
-        return read.take(read.scores >= FLOOR)
+        return read.take(read.scores >= self.floor)
 
     def _own(self, place: int, changes: Sequence[Change], setting: _Setting) -> Detections:
         """The model's detections of one image if the changes are made."""
@@ -172,7 +200,7 @@ class _Search:
             x, y = at.width / size.width, at.height / size.height
             frame = replace(frame, scale_x=x, scale_y=y, offset_x=int(at.left), offset_y=int(at.top))
         shown = Detections(frame.to_original(found.boxes), found.scores, found.classes)
-        return shown.take(shown.scores >= max(FLOOR, setting.score))
+        return shown.take(shown.scores >= max(self.floor, setting.score))
 
     def _frame(self, place: int) -> Frame:
         return frame_of(self._size(self.targets[place], self.pipeline.decode), self.model.card.input)
@@ -187,13 +215,19 @@ class _Search:
         """The decoded candidates in pixels of the network input; kept, because a network is slow."""
         key = place, " + ".join(change.name for change in changes)
         if key not in self.raw:
-            planes = tensor(self.targets[place], self._prepared(place, changes)).astype(np.float32)
-            spec, card = self.model.card.input, self.model.card
-            array: Tensor = planes if spec.layout == "nchw" else planes.transpose(1, 2, 0)
-            raw = self.machine.run(np.ascontiguousarray(array[np.newaxis].astype(spec.dtype)))
-            found = part("head", card.head.name).function(raw, replace(card, score=min(card.score, FLOOR)))
-            self.raw[key] = found.take(found.scores >= FLOOR)
+            self.raw[key] = self._candidates(place, changes, self.floor)
         return self.raw[key]
+
+    def _candidates(self, place: int, changes: Sequence[Change], least: float) -> Detections:
+        """The decoded candidates from a score on."""
+        planes = tensor(self.targets[place], self._prepared(place, changes)).astype(np.float32)
+        spec, card = self.model.card.input, self.model.card
+        array: Tensor = planes if spec.layout == "nchw" else planes.transpose(1, 2, 0)
+        raw = self.machine.run(np.ascontiguousarray(array[np.newaxis].astype(spec.dtype)))
+        found: Detections = part("head", card.head.name).function(
+            raw, replace(card, score=min(card.score, least))
+        )
+        return found.take(found.scores >= least)
 
     def _cause(self, changes: Sequence[Change]) -> Cause:
         """The words for a change, on the first image."""
@@ -207,10 +241,7 @@ class _Search:
     def _scored(self, changes: list[Change], setting: _Setting) -> list[tuple[float, Change, str]]:
         """The agreement with each further change, the best first."""
         scored = []
-        kinds = {change.kind for change in changes}
-        for change in preparation_changes(self.model.card.input, self.pipeline):
-            if change.kind in kinds or self._prepared(0, [change]) == self.plain[0]:
-                continue
+        for change in self._further(changes):
             ways = ("own", "trained") if change.kind == "geometry" else (setting.undone,)
             for undone in ways:
                 try:
@@ -308,7 +339,7 @@ class _Search:
         votes: Counter[tuple[int, int]] = Counter()
         for place, found in enumerate(self.found):
             read, own = self._read(place, setting), self._own(place, changes, setting)
-            ids = found.categories[found.scores >= FLOOR]
+            ids = found.categories[found.scores >= self.floor]
             blank = np.zeros(len(read), np.int64), np.zeros(len(own), np.int64)
             for i, j in matched_pairs(replace(read, classes=blank[0]), replace(own, classes=blank[1])):
                 if min(read.scores[i], own.scores[j]) >= 0.2:
@@ -318,7 +349,7 @@ class _Search:
     def _thresholds(self, changes: list[Change], setting: _Setting) -> _Setting:
         """The score threshold from the lowest score, and the kind and threshold of NMS that agree best."""
         lowest = min(float(found.scores.min()) for found in self.found if len(found.scores))
-        setting = replace(setting, score=lowest if lowest > FLOOR else 0.0)
+        setting = replace(setting, score=lowest if lowest > self.floor else 0.0)
         options = [replace(setting, nms_iou=None, nms="class-wise"), *self._nms_options(setting)]
         scores = [self.agreement(changes, option) for option in options]
         best = int(np.argmax(scores))
@@ -350,8 +381,11 @@ class _Search:
             )
 
 
-def agreement(one: Detections, other: Detections) -> float:
-    """Agreement of two sets of detections, 0 to 1: IoU · (1 − |Δscore|) of the pairs, over the larger set."""
+def agreement(one: Detections, other: Detections, scale: float = 1.0) -> float:
+    """Agreement of two sets of detections, 0 to 1: IoU · (1 − |Δscore|) of the pairs, over the larger set.
+
+    Differences of scores are measured in `scale` and count at most 1.
+    """
     if not len(one) and not len(other):
         return 1.0
     pairs = matched_pairs(one, other)
@@ -359,4 +393,5 @@ def agreement(one: Detections, other: Detections) -> float:
         return 0.0
     a, b = (np.array(side) for side in zip(*pairs, strict=True))
     overlap = iou(one.boxes[a], other.boxes[b])[np.arange(len(a)), np.arange(len(a))]
-    return float((overlap * (1 - np.abs(one.scores[a] - other.scores[b]))).sum()) / max(len(one), len(other))
+    close = 1 - np.minimum(1.0, np.abs(one.scores[a] - other.scores[b]) / scale)
+    return float((overlap * close).sum()) / max(len(one), len(other))

@@ -1,165 +1,44 @@
-"""Points lost by each difference between training pipeline and deployment; calibration."""
+"""A diagnosis: of differences between training and deployment, or of what a target fed or predicted."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from holdfast.config.options import carry
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import InputError, ModelError
+from holdfast.core.errors import InputError
 from holdfast.core.model import Model
 from holdfast.core.pipeline import Pipeline, pipeline_of
 from holdfast.core.result import Result
 from holdfast.data.open import open_dataset
 from holdfast.diagnose.dump import match_output, match_table, read_dump
 from holdfast.diagnose.layers import LayerDiagnosis, diagnose_layers
+from holdfast.diagnose.losses import DeploymentLoss, measure_losses
 from holdfast.diagnose.options import DiagnoseOptions
 from holdfast.diagnose.predicted import PredictionDiagnosis, category_classes, read_predictions
 from holdfast.diagnose.predictions import MOST_IMAGES, diagnose_predictions
 from holdfast.diagnose.stages import StageDifference, compare_stages
 from holdfast.diagnose.target import InputDiagnosis, diagnose_input
+from holdfast.diagnose.unlabelled import FORMAT, DeploymentAgreement, measure_agreement, open_unlabelled
 from holdfast.engine.manifest import to_plain
-from holdfast.engine.records import FailedImage
-from holdfast.evaluate.difference import ScoredRun, broken_images, compare, scored_run
+from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.result import CELLS
-from holdfast.evaluate.run import EvaluationPlan
+from holdfast.evaluate.run import EvaluationPlan, evaluation_plan
 from holdfast.graph.load import load_model
-from holdfast.metrics.points import points
 from holdfast.noise.cli import plan_for
 from holdfast.noise.options import CombineOptions
 from holdfast.noise.suite import REWRITTEN, Watch, no_progress, spread
-from holdfast.noise.vision.choose import build_variant, reserve, task_mismatch, with_calibration
-from holdfast.noise.vision.run import PreparedNoise, prepare_context, run_variants
+from holdfast.noise.vision.choose import reserve, task_mismatch, with_calibration
+from holdfast.noise.vision.run import prepare_context
 from holdfast.noise.vision.show import SingleImage
-from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.report.tables import Table
 from holdfast.stages.deployed import Calibration, DeployedInference
-from holdfast.stages.families import NoiseOption, applied, options_of
+from holdfast.stages.families import applied, options_of
 
-DEPLOY = "deploy"
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
 LAYER_IMAGES = 4  # images of a dataset on which layers are compared
 MOST_DUMPS = 8  # dumps of a folder that are used
 COMPARED_IMAGES = 16  # images of a dataset that are run in lockstep
-
-
-@dataclass(frozen=True)
-class DifferenceLoss:
-    """One difference: points lost by it alone, and points recovered if only it is fixed."""
-
-    label: str
-    points_lost: float
-    low: float
-    high: float
-    points_recovered: float
-    recovered_low: float
-    recovered_high: float
-    changed: int
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class DeploymentLoss:
-    """Points lost by the deployment as a whole and by each difference, and the images it broke."""
-
-    metric: str
-    task: str
-    rule: str
-    images: int
-    train: float
-    deploy: float
-    points_lost: float
-    low: float
-    high: float
-    changed: int
-    differences: tuple[DifferenceLoss, ...]
-    broken: tuple[str, ...]  # images that were correct and are wrong
-
-
-def measure_losses(prepared: PreparedNoise, chosen: Sequence[NoiseOption], watch: Watch) -> DeploymentLoss:
-    """Points lost by the deployment and by each of its differences, on all images of the dataset."""
-    variants, notes = _variants(prepared, chosen)
-    what = f"diagnose {prepared.noise.plan.model.name}"
-    made = run_variants(prepared, tuple(variants.values()), watch, what)
-    sides = {role: _side(prepared, made[variant.name]) for role, variant in variants.items()}
-    whole = compare(sides[CLEAN], sides[DEPLOY], replicates=prepared.noise.replicates)
-    shares = tuple(_difference_loss(prepared, o.label, sides, notes.get(o.label, "")) for o in chosen)
-    lost = whole.points_lost
-    return DeploymentLoss(
-        metric=whole.metric,
-        task=prepared.noise.plan.model.card.task,
-        rule=whole.rule,
-        images=whole.images,
-        train=whole.before,
-        deploy=whole.after,
-        points_lost=lost.estimate,
-        low=lost.low,
-        high=lost.high,
-        changed=whole.changed,
-        differences=shares,
-        broken=broken_images(sides[CLEAN], sides[DEPLOY]),
-    )
-
-
-def _variants(
-    prepared: PreparedNoise, chosen: Sequence[NoiseOption]
-) -> tuple[dict[str, Variant], dict[str, str]]:
-    """clean, deploy, each option alone and all but each option, by role; and a note on each option."""
-    variants = {CLEAN: _clean(prepared, CLEAN)}
-    notes: dict[str, str] = {}
-    roles = {DEPLOY: list(chosen)}
-    for option in chosen:
-        roles[f"alone {option.label}"] = [option]
-        roles[f"without {option.label}"] = [o for o in chosen if o is not option]
-    for role, some in roles.items():
-        made = build_variant(prepared.context, some) if some else None
-        if role.startswith("alone"):  # how the graph was made is noted only if it differs from training
-            same = made and made.variant and made.variant.pipeline.infer == prepared.context.clean.infer
-            notes[some[0].label] = "same as training" if made is None else "" if same else made.note
-        if made is None or made.status == "no effect":
-            variants[role] = _clean(prepared, role)
-        elif made.variant is None:
-            raise InputError(f"{' + '.join(o.label for o in some)}: {made.note}")
-        else:
-            variants[role] = Variant(role, made.variant.pipeline, made.variant.without)
-    return variants, notes
-
-
-def _clean(prepared: PreparedNoise, role: str) -> Variant:
-    """The training pipeline in that role; if it is calibrated, without its calibration images."""
-    clean, reserved = prepared.context.clean, prepared.context.reserved
-    seen = isinstance(clean.infer, DeployedInference) and clean.infer.calibrated
-    return Variant(role, clean, reserved.without if seen else frozenset())
-
-
-def _side(prepared: PreparedNoise, made: SweepResult) -> ScoredRun:
-    """The records of a finished variant, ready to be compared."""
-    if made.problem:
-        raise ModelError(f"{made.variant.name}: {made.problem}")
-    records = made.read().records
-    if all(isinstance(r, FailedImage) for r in records):
-        raise ModelError(f"{made.variant.name}: every image failed; first {records[0]}")
-    return scored_run(prepared.noise.plan, prepared.alignment, records)
-
-
-def _difference_loss(
-    prepared: PreparedNoise, label: str, sides: Mapping[str, ScoredRun], note: str
-) -> DifferenceLoss:
-    replicates = prepared.noise.replicates
-    alone = compare(sides[CLEAN], sides[f"alone {label}"], replicates=replicates)
-    back = compare(sides[DEPLOY], sides[f"without {label}"], replicates=replicates)
-    return DifferenceLoss(
-        label=label,
-        points_lost=alone.points_lost.estimate,
-        low=alone.points_lost.low,
-        high=alone.points_lost.high,
-        points_recovered=points(back.interval.estimate),
-        recovered_low=points(back.interval.low),
-        recovered_high=points(back.interval.high),
-        changed=alone.changed,
-        note=note,
-    )
 
 
 @dataclass(frozen=True)
@@ -177,6 +56,7 @@ class Diagnosis(Result):
 
     stages: tuple[StageDifference, ...] = ()
     loss: DeploymentLoss | None = None
+    agreement: DeploymentAgreement | None = None  # on images without labels, in place of the loss
     input: InputDiagnosis | None = None
     predictions: PredictionDiagnosis | None = None
     layers: LayerDiagnosis | None = None
@@ -212,6 +92,8 @@ class Diagnosis(Result):
     def _rows(self) -> list[dict[str, Any]]:
         if self.loss is not None:
             return [asdict(one) for one in self.loss.differences]
+        if self.agreement is not None:
+            return [asdict(one) for one in self.agreement.differences]
         target = self.input or self.predictions
         if target is not None:
             return [asdict(cause) for cause in target.causes]
@@ -261,6 +143,8 @@ def diagnose(
     path = Path(options.data)
     if subject is None and path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES:
         subject = load_model(options.model, options.card), SingleImage(path.name, path.read_bytes())
+    if subject is None and path.is_dir():
+        subject = _unlabelled_plan(options, path)
     if isinstance(subject, tuple):
         return _diagnose_image(options, *subject)
     if options.output or (options.input and (options.deploy or options.predictions)):
@@ -286,8 +170,18 @@ def diagnose(
         data = [entry.load().data for entry in few[:LAYER_IMAGES]]
         layers = diagnose_layers(base.model, train, deploy, data, options.deploy)
         return Diagnosis(stages, layers=layers, calibration=seen)
+    if base.dataset.format == FORMAT:
+        agreement = measure_agreement(prepared, options_of(options.deploy), watch)
+        return Diagnosis(stages, agreement=agreement, calibration=seen)
     costs = measure_losses(prepared, options_of(options.deploy), watch)
     return Diagnosis(stages, costs, calibration=seen)
+
+
+def _unlabelled_plan(options: DiagnoseOptions, folder: Path) -> EvaluationPlan | None:
+    """The plan of a folder of images without labels; None if the folder is a dataset."""
+    model = load_model(options.model, options.card)
+    dataset = None if options.format else open_unlabelled(folder, model, options.images)
+    return evaluation_plan(carry(options, EvaluationOptions), model, dataset) if dataset is not None else None
 
 
 def _diagnose_predictions(options: DiagnoseOptions, model: Model, dataset: Dataset) -> Diagnosis:

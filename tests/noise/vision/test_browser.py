@@ -7,7 +7,8 @@ import pytest
 
 from helpers.browser import needs_browser, opened_browser
 from holdfast.diagnose import page as diagnose
-from holdfast.diagnose.run import DeploymentLoss, Diagnosis, DifferenceLoss
+from holdfast.diagnose.losses import DeploymentLoss, DifferenceLoss
+from holdfast.diagnose.run import Diagnosis
 from holdfast.noise.vision import page as noise
 from holdfast.noise.vision import show as noise_pictures
 from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
