@@ -158,6 +158,18 @@ def test_the_verdict_is_a_sentence_with_a_repair_and_numbers():
     )
 
 
+def test_a_vignette_saturation_and_blur_accuse_neither_padding_nor_geometry():
+    height, width = IMAGE.shape[:2]
+    y, x = np.linspace(-1, 1, height)[:, None], np.linspace(-1, 1, width)[None]
+    dimmed = np.rint(IMAGE * (1 - (x**2 + y**2) / 4)[..., None]).astype(np.uint8)
+    colours = cv2.cvtColor(IMAGE, cv2.COLOR_BGR2HSV)
+    colours[..., 1] = np.minimum(colours[..., 1] * 1.5, 255).astype(np.uint8)
+    vivid = cv2.cvtColor(colours, cv2.COLOR_HSV2BGR)
+    for changed in (dimmed, vivid, cv2.GaussianBlur(IMAGE, (0, 0), 3)):
+        result = diagnose_input(model_of(), [encoded(IMAGE)], [nchw(letterbox(changed))])
+        assert (result.causes, result.explained) == ((), False)
+
+
 def test_noise_another_image_and_a_covered_half_are_not_explained():
     rng = np.random.default_rng(0)
     covered = BOX.copy()

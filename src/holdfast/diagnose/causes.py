@@ -118,13 +118,15 @@ def _geometry(c: Comparison) -> Iterator[Cause]:
         return
     x, y = at.left - trained.left, at.top - trained.top
     if (at.width, at.height) == (trained.width, trained.height) and max(abs(x), abs(y)) <= 2:
-        yield Cause("shift", f"The image is shifted by {_offset(x, y)}.", "Remove the shift.")
+        yield Cause("shift", f"The image is shifted by {_offset(x, y)}.", "Remove the shift.", definite=False)
         return
+    apart = max(abs(a - b) for a, b in zip(vars(at).values(), vars(trained).values(), strict=True))
     yield Cause(
         "geometry",
         f"The target places the image by {policy_of(c)}; the model wants {_policy_name(c.spec)}.",
         f"Resize to {int(trained.width)}×{int(trained.height)} and place it at "
         f"({int(trained.left)}, {int(trained.top)}).",
+        definite=prep.through is None and apart > 2,  # a blur looks like two resizes, noise like a pixel more
     )
 
 

@@ -219,9 +219,21 @@ def _pad(c: Comparison) -> Iterator[Cause]:
     usual = [wanted, power_curve(wanted, prep.gamma)]
     if not planes or min(float(np.abs(fed - pad).max()) for pad in usual) <= 0.75 + c.tolerance:
         return
+    if _same_padding(prep, want, planes):
+        return
     values = ", ".join(dict.fromkeys(f"{value:.4g}" for value in np.round(fed, 1)))
     yield Cause(
         "pad",
         f"The target pads with level {values}; the model wants {c.spec.pad}.",
         f"Pad with {c.spec.pad}.",
     )
+
+
+def _same_padding(prep: Preparation, want: Preparation, planes: list[int]) -> bool:
+    """Whether the padding has the value that the model wants: the levels of the image alone are changed."""
+    gain, offset, pad = (np.array(values)[planes] for values in (prep.gain, prep.offset, prep.pad))
+    wanted_gain, wanted_offset, wanted_pad = (
+        np.array(values)[planes] for values in (want.gain, want.offset, want.pad)
+    )
+    apart = gain * pad + offset - (wanted_gain * wanted_pad + wanted_offset)
+    return bool((np.abs(apart) <= 0.75 * np.abs(wanted_gain)).all())
