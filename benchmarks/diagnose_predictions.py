@@ -1,13 +1,13 @@
 """Mistakes of a target, made by independent code, and whether its predictions alone show them.
 
-    python benchmarks/diagnose_predictions.py [MISTAKE ...] [--groups 3]
+    python benchmarks/diagnose_predictions.py [MISTAKE ...] [--groups 3] [--write]
 
 YOLOX-nano on groups of eight coco128 images: ONNX Runtime on the dumps of `diagnose_dumps`, and independent
 decoding and non-maximum suppression. Mistakes are of the preprocessing or of what follows the network.
 The target's detections of one group are one case. Outcomes are those of `benchmarks/diagnose.py`.
 
-A full run writes benchmarks/results/diagnose-predictions.{json,md}. Models and images are in HOLDFAST_DATA or
-../shared/data.
+--write writes benchmarks/results/diagnose-predictions.{json,md} after a run of all mistakes. Models and
+images are in HOLDFAST_DATA or ../shared/data. Times are CPU seconds of all threads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from diagnose import DATA
 from diagnose_dumps import Chain, content_size, decoded, dump
 from diagnose_mistakes import CLEAN, MISTAKES, Kinds
-from diagnose_results import OUTCOMES, RESULTS, judge
+from diagnose_results import OUTCOMES, RESULTS, commit, judge
 from holdfast.core.pipeline import load_pipeline, pipeline_of
 from holdfast.core.sources import versions
 from holdfast.core.types import Detections
@@ -252,7 +252,7 @@ def run(chosen: Sequence[TargetMistake], groups: Sequence[dict[str, bytes]]) -> 
     for mistake in chosen:
         for number, files in enumerate(groups):
             detections = target.detections(mistake, files)
-            began = time.perf_counter()
+            began = time.process_time()
             try:
                 answer = diagnose_predictions(model, list(files.items()), detections)
             except Exception as problem:  # noqa: BLE001  (one crash must not lose the other cases)
@@ -261,12 +261,12 @@ def run(chosen: Sequence[TargetMistake], groups: Sequence[dict[str, bytes]]) -> 
                 kinds = frozenset(cause.kind for cause in answer.causes)
                 outcome = judge(mistake.needs, mistake.allowed, kinds, answer.explained)
                 text = " ".join(cause.sentence for cause in answer.causes)
-            seconds = time.perf_counter() - began
+            seconds = time.process_time() - began
             correct = outcome == ("unknown" if mistake.control else "found")
             if not correct:
                 print(f"{mistake.name}, group {number}: {outcome}: {text}", flush=True)
             one = {"mistake": mistake.name, "expected": mistake.expected, "group": number, "outcome": outcome}
-            results.append({**one, "correct": correct, "text": text, "seconds": seconds})
+            results.append({**one, "correct": correct, "text": text, "cpu_seconds": seconds})
     return results
 
 
@@ -276,10 +276,30 @@ def table_of(results: Sequence[dict[str, Any]]) -> Table:
     for name in dict.fromkeys(one["mistake"] for one in results):
         some = [one for one in results if one["mistake"] == name]
         counts = Counter(one["outcome"] for one in some)
-        seconds = max(one["seconds"] for one in some)
+        seconds = max(one["cpu_seconds"] for one in some)
         right = sum(one["correct"] for one in some)
         rows.append([name, some[0]["expected"], len(some), right, *(counts[o] for o in OUTCOMES), seconds])
-    return Table(["mistake", "expected", "groups", "correct", *OUTCOMES, "largest seconds"], rows)
+    return Table(["mistake", "expected", "groups", "correct", *OUTCOMES, "largest CPU seconds"], rows)
+
+
+def write(results: Sequence[dict[str, Any]], table: Table, command: str) -> None:
+    """Write the results."""
+    about = {
+        "command": command,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "commit": commit(),
+        "versions": versions(),
+    }
+    stem = RESULTS / "diagnose-predictions"
+    text = json.dumps({**about, "rows": results}, indent=1, ensure_ascii=False)
+    stem.with_suffix(".json").write_text(f"{text}\n")
+    right = sum(one["correct"] for one in results)
+    accused = sum(one["outcome"] == "wrongly accused" for one in results)
+    told = f"{right} of {len(results)} cases of {GROUP} images answered correctly, {accused} wrongly accused."
+    source = f"`{command}`, {about['date']}, {about['machine']}, commit {about['commit']}. {told}"
+    head = "# Mistakes of a target, found in its predictions"
+    stem.with_suffix(".md").write_text(f"{head}\n\n{source}\n\n{to_markdown(table)}\n")
 
 
 def main() -> None:
@@ -287,7 +307,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("mistakes", nargs="*", metavar="MISTAKE", help=f"of {', '.join(known)}; without: all")
     parser.add_argument("--groups", type=int, default=3, choices=range(1, 17))
+    parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    if options.write and options.mistakes:
+        parser.error("--write: expected a run of all mistakes")
     if not DATA.is_dir():
         sys.exit(f"no models and images at {DATA}; set HOLDFAST_DATA to their folder")
     if unknown := set(options.mistakes) - set(known):
@@ -296,21 +319,8 @@ def main() -> None:
     results = run(chosen, groups_of(options.groups))
     table = table_of(results)
     print(to_text(table))
-    if not options.mistakes and options.groups == 3:
-        source = "python benchmarks/diagnose_predictions.py"
-        date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        machine = f"{platform.machine()}, {os.cpu_count()} cores"
-        content = {
-            "command": source,
-            "date": date,
-            "machine": machine,
-            "versions": versions(),
-            "rows": results,
-        }
-        stem = RESULTS / "diagnose-predictions"
-        stem.with_suffix(".json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-        head = f"# Mistakes of a target, found in its predictions\n\n`{source}`, {date}, {machine}."
-        stem.with_suffix(".md").write_text(f"{head}\n\n{to_markdown(table)}\n")
+    if options.write:
+        write(results, table, f"python benchmarks/diagnose_predictions.py --groups {options.groups} --write")
 
 
 if __name__ == "__main__":
