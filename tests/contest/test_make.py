@@ -165,7 +165,10 @@ def test_what_is_public_does_not_name_the_hidden_members(folder):
     files = {p.relative_to(public).as_posix() for p in public.rglob("*") if p.is_file()}
     images = {f"images/{n}.png" for n in range(1, IMAGES + 1)}
     models = {"models/narrow.onnx", "models/narrow.toml"}
-    assert files == {"rules.toml", "images.zip", "truth.json"} | images | models
+    assert files == {"rules.toml", "images.zip", "truth.json", "ENTRY.md"} | images | models
+    told = (public / "ENTRY.md").read_text()
+    for word in ("advimages_TEAM.zip", f"advimages/{IMAGES}.png", "队伍名", "at most 300 changed pixels"):
+        assert word in told
     rules = read_rules(public)
     assert (rules.mimic.hidden, [m.name for m in rules.mimic.members]) == (1, ["narrow"])
     hidden = read_rules(folder).mimic.members[1]

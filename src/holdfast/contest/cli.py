@@ -45,7 +45,8 @@ def init(options: opts.InitOptions) -> int:
     scale = f"{rules.distance} {rules.distance_min:g} to {rules.distance_max:.6g}"
     say(
         f"{rules.images} images of {len(contest.classes)} classes in {folder}\n"
-        f"publish  {folder / 'public'} (images.zip, rules.toml, truth.json, {rules.single.name})\n"
+        f"publish  {folder / 'public'} (images.zip, rules.toml, truth.json, ENTRY.md, {rules.single.name})\n"
+        f"entries  advimages_TEAM.zip with advimages/1.png … advimages/{rules.images}.png (public/ENTRY.md)\n"
         f"keep     everything else secret; hidden members of the mimic model: {hidden}\n"
         f"rules    {folder / 'rules.toml'} ({scale})"
     )

@@ -25,6 +25,7 @@ from holdfast.contest.contest import (
 )
 from holdfast.contest.entry import write_zip
 from holdfast.contest.judging import NoiseOnTargets, Picture
+from holdfast.contest.messages import entry_text
 from holdfast.contest.rules import AP_RULES, RULES_FILE, Member, Rules, Vote, read_rules, rules_text
 from holdfast.contest.run import MIMIC, hits, mean_ap, scenarios
 from holdfast.core import fingerprint
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 POOL = "pool"  # folder of candidates in the cache
 MAKING = "making.json"  # exists until the contest is complete
 PUBLIC = "public"  # files for participants: all but the hidden members
+ENTRY_FILE = "ENTRY.md"  # in it: what to hand in
 ORDER = "a permutation of the dataset by the seed; images without a detected target are skipped"
 HIDDEN = ("signs-free", "signs-plain")  # the shipped models that are hidden members by default
 SIZE = Size(416, 416)
@@ -214,6 +216,9 @@ def make(setup: ContestSetup, phase: Phase, jobs: int = 0) -> Contest:
             except OSError:
                 shutil.copyfile(file, target)
         publish_rules(folder, rules)
+        size = f"{rules.width}×{rules.height}"
+        text = entry_text(rules.name, rules.images, size, rules.pixels)
+        write_atomic(folder / PUBLIC / ENTRY_FILE, text.encode())
         write_atomic(folder / RULES_FILE, rules_text(rules).encode())
     except InputError:  # invalid input; after a full disk or a killed process the run can be resumed
         if not resumed:  # the folder was empty before

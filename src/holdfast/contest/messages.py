@@ -214,3 +214,19 @@ def listed(names: Iterable[str]) -> str:
     """The first names of a list with commas, … if there are more."""
     first = list(islice(names, SHOWN + 1))
     return ", ".join([*map(printable, first[:SHOWN]), *(["…"] if len(first) > SHOWN else [])])
+
+
+def entry_text(name: str, images: int, size: str, pixels: int) -> str:
+    """What participants hand in, in English and Chinese: folder, files and the name of the zip."""
+    files = f"`advimages/1.png` … `advimages/{images}.png`"
+    return (
+        f"# {name}\n\n"
+        f"Put {images} images into a folder `advimages`: {files}, PNG, {size}, 8-bit RGB, "
+        f"at most {pixels} changed pixels each. Zip the folder as `advimages_TEAM.zip` (for "
+        "example `advimages_aisafety.zip`), so that the zip contains `advimages/1.png`.\n\n"
+        "    holdfast contest pack FOLDER --team TEAM --contest .\n"
+        "    holdfast contest validate advimages_TEAM.zip --contest .\n\n"
+        f"将 {images} 张图片放入名为 `advimages` 的文件夹：{files}（PNG，"
+        f"{size}，8 位 RGB，每张修改的像素不多于 {pixels}），"
+        "再将整个文件夹打包为 `advimages_队伍名.zip`（如 `advimages_aisafety.zip`）。\n"
+    )

@@ -170,10 +170,18 @@ def deployed_of(infer: str | Infer) -> DeployedInference:
 
 
 def with_rewrite(infer: str | Infer, name: str) -> DeployedInference:
-    """The stage with one more rewrite, in a valid order; it replaces another of the same family."""
+    """The stage with one more rewrite, in a valid order; it replaces another of the same family.
+
+    A rewrite with the fact `combines` is added to others of its family.
+    """
     deployed = deployed_of(infer)
-    families = {n: part("rewrite", n).facts["family"] for n in (*deployed.rewrites, name)}
-    chosen = [n for n in deployed.rewrites if families[n] != families[name]]
+    facts = {n: part("rewrite", n).facts for n in (*deployed.rewrites, name)}
+    families = {n: own["family"] for n, own in facts.items()}
+    together = {n for n, own in facts.items() if own.get("combines")}
+    replaced = [n for n in deployed.rewrites if families[n] == families[name]]
+    if together & {*replaced, name}:
+        replaced = [n for n in replaced if n == name]
+    chosen = [n for n in deployed.rewrites if n not in replaced]
     ordered = sorted([*chosen, name], key=lambda n: ORDER.get(families[n], 5))
     return dataclasses.replace(deployed, rewrites=tuple(ordered))
 

@@ -12,10 +12,10 @@ from helpers.graphs import context, halved, image, model, node, run, slow_pool, 
 from helpers.models import CLASS_CARD
 from holdfast.core.registry import part
 from holdfast.graph.load import load_model
-from holdfast.graph.rewrite.ceil import ceil
+from holdfast.graph.rewrite.ceil import ceil, ceil_average
 from holdfast.graph.rewrite.follow.shapes import PoolWindow, ceils, pooled, windows_of
 from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext
-from holdfast.stages.deployed import DeployedInference
+from holdfast.stages.deployed import DeployedInference, with_rewrite
 
 windows = st.builds(
     PoolWindow,
@@ -52,6 +52,22 @@ def test_the_size_is_the_number_of_places(cells, window):
     assert down <= up <= down + 1
 
 
+def turning(operator):
+    """The rewrite that turns this kind of pool."""
+    return ceil if operator == "MaxPool" else ceil_average
+
+
+def test_max_and_average_pools_are_options_of_their_own():
+    nodes = [halved("a", "x"), halved("y", "a", "AveragePool")]
+    for turn, up in ((ceil, [True, False]), (ceil_average, [False, True])):
+        found = turn(model(nodes, ["y"]), context())
+        assert [ceils(pool) for pool in found.model.graph.node] == up
+        assert run(found.model, image(20))[0].shape == (1, 3, 6, 6)  # with both down 20, 10, 5
+    both = with_rewrite(with_rewrite("onnxruntime", "ceil"), "ceil-average")
+    assert set(both.rewrites) == {"ceil", "ceil-average"}
+    assert with_rewrite(both, "ceil").rewrites.count("ceil") == 1
+
+
 pool_cases = st.tuples(
     st.integers(3, 13), st.integers(1, 4), st.integers(2, 4), st.integers(0, 3), st.integers(0, 3),
     st.sampled_from(["MaxPool", "AveragePool"]), st.booleans(), st.sampled_from([10, 17, 22]),
@@ -73,7 +89,7 @@ def test_the_runtime_pools_as_the_rule_says(case):
     )
     bytes_before = made.SerializeToString()
     seen = image(cells, channels=1)
-    found = ceil(made, context(cells))
+    found = turning(kind)(made, context(cells))
     up = pooled(cells, window, ceil=True)
     if up == pooled(cells, window, ceil=False):
         assert found.changed == ()
@@ -149,9 +165,10 @@ def test_padding_valid_that_rounds_up_is_turned_down(operator):
     pool = node(operator, ["x"], ["y"], auto_pad="VALID", ceil_mode=1, **window)
     made, seen = model([pool], ["y"], opset=18), image()
     assert run(made, seen)[0].shape == (1, 3, 10, 10)
-    down = ceil(made, context())
+    turn = turning(operator)
+    down = turn(made, context())
     assert (run(down.model, seen)[0].shape, down.how) == ((1, 3, 9, 9), f"1 {operator} changed")
-    assert run(ceil(down.model, context()).model, seen)[0].shape == (1, 3, 10, 10)
+    assert run(turn(down.model, context()).model, seen)[0].shape == (1, 3, 10, 10)
 
 
 def test_before_opset_10_the_end_is_padded():
@@ -162,7 +179,7 @@ def test_before_opset_10_the_end_is_padded():
     with pytest.raises(
         CannotRewrite, match="AveragePool 'y' counts its padding, and opset 9 has no ceil_mode"
     ):
-        ceil(model([average], ["y"], opset=9), context())
+        ceil_average(model([average], ["y"], opset=9), context())
 
 
 def test_a_batch_that_is_free_stays_free():

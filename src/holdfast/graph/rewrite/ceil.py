@@ -21,12 +21,32 @@ CEIL_SINCE = {"MaxPool": 10, "AveragePool": 10, "LpPool": 18}  # the opset that 
     targets=("ncnn",),
 )
 def ceil(model: ModelProto, context: RewriteContext) -> RewriteResult:
-    """The graph with every pool of stride over 1 rounding up instead of down, or down instead of up.
+    """The graph with every max pool of stride over 1 rounding up instead of down, or down instead of up.
 
     O = ⌊(W − K + 2P)/S⌋ + 1 becomes ⌈(W − K + 2P)/S⌉ + 1 (eq. 8 of the paper); later nodes are adapted.
     If no pool changes its output size at the card's input size, the model is returned unchanged.
     """
-    if not any(_strided(node) for node in model.graph.node):
+    return _rounded(model, context, ("MaxPool",))
+
+
+@stage(
+    "rewrite",
+    family="ceil",
+    combines=True,
+    systems="Caffe and ncnn's full padding round up, most others round down by default",
+    targets=("ncnn",),
+)
+def ceil_average(model: ModelProto, context: RewriteContext) -> RewriteResult:
+    """The graph with every average and Lp pool of stride over 1 rounding up instead of down, or reverse.
+
+    The paper's ceil mode is that of max pools; average pools have the same attribute.
+    """
+    return _rounded(model, context, tuple(op for op in POOLS if op != "MaxPool"))
+
+
+def _rounded(model: ModelProto, context: RewriteContext, kinds: tuple[str, ...]) -> RewriteResult:
+    """The graph with the strided pools of these operators rounding the other way."""
+    if not any(_strided(node) and node.op_type in kinds for node in model.graph.node):
         return RewriteResult(model, ())
     before = {w.name for w in model.graph.initializer}
     turned: set[int] = set()
@@ -42,10 +62,10 @@ def ceil(model: ModelProto, context: RewriteContext) -> RewriteResult:
                 set_attribute(node, "kernel_shape", list(value.new_shape[2:]))
                 set_attribute(node, "strides", [1] * (len(value.new_shape) - 2))
                 walk.touch(node)
-        elif _strided(node) and differs:
+        elif _strided(node) and differs and node.op_type in kinds:
             _turn(walk, node)
             turned.add(walk.makers[node.output[0]])
-        elif _strided(node):
+        elif _strided(node) and node.op_type in kinds:
             as_large.append(node)
 
     walk = walk_graph(model, context.picture, {**RULES, **dict.fromkeys(POOLS, turn)})
