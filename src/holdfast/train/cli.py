@@ -145,6 +145,11 @@ def compare(options: MitigateOptions) -> int:
     options.write_json(suite_as_plain(result))
     name = training.model.name
     options.print_table(families_csv(result, name) if options.csv else families_table(result, name))
+    if options.out:
+        from holdfast.train.page import write
+
+        written = write(result, name, options.out, command_line(options))
+        sys.stderr.write(f"report   {written.resolve()}\n")
     return 0
 
 

@@ -268,3 +268,6 @@ class MitigateOptions(
     only: Annotated[
         tuple[str, ...], Option("Only these noise families.", names=completions.noises, commas=True)
     ] = ()
+    out: Annotated[
+        Path | None, Option("Write the page to this HTML file.", short="-o", group=shared.OUTPUT)
+    ] = None

@@ -32,7 +32,7 @@ def run(ground, holdfast, monkeypatch):
 def test_two_models_on_the_same_clips(run, ground, holdfast):
     code, out, err = run("fast.onnx", "taco.onnx", "clips", *ONLY, "-o", "page.html", "--json", "all.json")
     assert code == 0
-    assert "clean vs. recordings" in out
+    assert "clean vs. original audio" in out
     assert "combined" in out
     assert "precision FP16" in out
     assert err.count("noise fast: 6/6 clips × systems") == 1

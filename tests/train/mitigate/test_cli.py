@@ -57,7 +57,10 @@ def test_matrix_over_decoders_with_other_images_to_test_on(files, tmp_path, caps
 def test_compare(files, tmp_path, capsys):
     out = tmp_path / "compare.json"
     asked = {"with_": ("standard", "mix"), "only": ("colour",), "json": out}
-    assert compare(*files, **asked, **short(tmp_path)) == 0
+    assert compare(*files, **asked, **short(tmp_path), out=tmp_path / "fig4.html") == 0
+    page = (tmp_path / "fig4.html").read_text()
+    for word in ("<svg", "Noise after each mitigation", "Worst option of each noise family"):
+        assert word in page
     text = capsys.readouterr().out
     assert "trained with" in text
     assert "Colour mode" in text
