@@ -176,13 +176,13 @@ def run_plan(plan: EvaluationPlan, options: EvaluateOptions) -> int:
 def _print_tables(options: EvaluateOptions, result: Mapping[str, Any]) -> None:
     if options.csv:
         options.print_table(csv_table(result))
-        for table in slice_tables(result.get("slices", ())):
+        for table in slice_tables(result["slices"]) if "slices" in result else []:
             say("")
             options.print_table(table)
         return
     top = None if options.all_classes else options.top or WORST
     classes = class_table(result, top=top, all_columns=options.markdown or options.latex)
-    sliced = slice_tables(result.get("slices", ()))
+    sliced = slice_tables(result["slices"]) if "slices" in result else []
     for place, table in enumerate(filter(None, (headline(result), counts_table(result), classes, *sliced))):
         if place:
             say("")

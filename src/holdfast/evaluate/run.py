@@ -81,10 +81,16 @@ def evaluation_plan(
         strict=options.strict,
         common_classes=options.classes == "common",
         renames=options.map,
-        slices=open_slicings(options.slice_, options.slice_file, dataset, model.card.task),
+        slices=_slices(options, dataset, model),
         source=dataset.source,
         command=command or command_line(options),
     )
+
+
+def _slices(options: EvaluationOptions, dataset: Dataset, model: Model) -> tuple[Slicing, ...]:
+    if not (options.slice_ or options.slice_file):
+        return ()
+    return open_slicings(options.slice_, options.slice_file, dataset, model.card.task)
 
 
 def run_folder(plan: EvaluationPlan) -> Path:

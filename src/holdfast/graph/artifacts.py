@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from holdfast.core.fingerprint import of_bytes, of_file, sealed, unsealed
+from holdfast.core.fingerprint import of_file, sealed, unsealed
 
 
 class Artifact(NamedTuple):
     """Files by the end of their names, and plain facts about them."""
 
-    files: Mapping[str, bytes]
+    files: Mapping[str, bytes | Path]  # a file is moved to its place
     facts: Mapping[str, Any]
 
 
@@ -29,8 +29,11 @@ def cached_artifact(
         artifact = make()
         stem.parent.mkdir(parents=True, exist_ok=True)
         for ending, data in artifact.files.items():
-            _write(_file(stem, ending), data)
-        hashes = {ending: of_bytes(data) for ending, data in artifact.files.items()}
+            if isinstance(data, Path):
+                data.replace(_file(stem, ending))
+            else:
+                _write(_file(stem, ending), data)
+        hashes = {ending: of_file(_file(stem, ending)) for ending in artifact.files}
         record = {"files": hashes, "facts": dict(artifact.facts)}
         _write(about, sealed(key, json.dumps(record).encode()))
     return {ending: _file(stem, ending) for ending in record["files"]}, record["facts"]

@@ -128,15 +128,25 @@ def is_calibrated(precision: str) -> bool:
     return bool(part("rewrite", precision).facts.get("calibrated", False))
 
 
+def conversion_key(task: str, precision: str, content: Sequence[Any]) -> str:
+    """The key of the graphs of that content in a precision."""
+    import onnx
+
+    code = [precision, part("rewrite", precision).function, code_of(task)]
+    return fingerprint.of([*content, code, onnx.__version__, runtime().__version__])
+
+
+def conversion_stem(folder: Path, key: str) -> Path:
+    """The files of converted graphs without their endings."""
+    return folder / key[:32]
+
+
 def convert_graphs(
     task: str, precision: str, content: Sequence[Any], folder: Path, rewrite: Callable[[], Artifact]
 ) -> ConvertedGraphs:
     """The graphs of that content in a precision, rewritten now if they are not there."""
-    import onnx
-
-    code = [precision, part("rewrite", precision).function, code_of(task)]
-    key = fingerprint.of([*content, code, onnx.__version__, runtime().__version__])
-    paths, facts = cached_artifact(folder / key[:32], key, rewrite)
+    key = conversion_key(task, precision, content)
+    paths, facts = cached_artifact(conversion_stem(folder, key), key, rewrite)
     return ConvertedGraphs(paths, key, bool(facts["changed"]), str(facts["how"]))
 
 

@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 from holdfast.core.registry import stage
 from holdfast.graph.nodes import subgraphs
 from holdfast.graph.rewrite.quant_plan import MOVING, already_quantised, at_opset, float_tensors, tidy
+from holdfast.graph.rewrite.streamed import StreamedWeights
 from holdfast.graph.rewrite.types import ModelProto, RewriteContext, RewriteResult
 
 LARGEST = 65504.0  # of float16
@@ -30,7 +31,7 @@ SETTINGS = {"Resize": (1, 2, 3), "Upsample": (1,), "NonMaxSuppression": (2, 3, 4
 @stage("rewrite", family="precision", paper=True, systems="GPUs and phone accelerators in half precision")
 def fp16(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Weights and every activation rounded to float16 (11 significant bits), sums in float32."""
-    return rounded(model, "float16")
+    return rounded(model, "float16", streamed=context.streamed)
 
 
 @stage(
@@ -42,26 +43,28 @@ def fp16(model: ModelProto, context: RewriteContext) -> RewriteResult:
 )
 def fp16_weights(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Weights rounded to float16, all arithmetic in float32."""
-    return rounded(model, "float16", activations=False)
+    return rounded(model, "float16", activations=False, streamed=context.streamed)
 
 
 @stage("rewrite", family="precision", systems="TPUs, Intel AMX, recent GPUs in bfloat16")
 def bf16(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Weights and every activation rounded to bfloat16 (8 significant bits), sums in float32."""
-    return rounded(model, "bfloat16")
+    return rounded(model, "bfloat16", streamed=context.streamed)
 
 
 @stage("rewrite", "bf16-weights", family="precision", default=False, systems="weights stored in bfloat16")
 def bf16_weights(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Weights rounded to bfloat16, all arithmetic in float32."""
-    return rounded(model, "bfloat16", activations=False)
+    return rounded(model, "bfloat16", activations=False, streamed=context.streamed)
 
 
-def rounded(model: ModelProto, kind: str, activations: bool = True) -> RewriteResult:
+def rounded(
+    model: ModelProto, kind: str, activations: bool = True, streamed: StreamedWeights | None = None
+) -> RewriteResult:
     """The tidy graph with weights, and optionally activations, rounded to `float16` or `bfloat16`."""
     if done := already_quantised(model):
         return done
-    original, model = model, tidy(model)
+    original, model = model, streamed.tidy(model) if streamed else tidy(model)
     if kind == "bfloat16" and activations:
         model = at_opset(model)
     masks = _end_masks(model, kind)
@@ -69,6 +72,8 @@ def rounded(model: ModelProto, kind: str, activations: bool = True) -> RewriteRe
     casts = _round_activations(model, kind) if activations else ()
     if not weights and not casts:
         return RewriteResult(original, ())
+    if streamed:
+        infinite += streamed.write(model, lambda values: to_kind(_ended(values, kind)[0], kind))
     how = f"{len(weights)} weights" + (f" and {len(casts)} activations" if activations else "")
     how += f" rounded to {kind}, sums in float32"
     how += f", beyond ±{LARGEST:.0f} and so infinite: {', '.join(infinite[:3])}" if infinite else ""
@@ -88,15 +93,22 @@ def _end_masks(model: ModelProto, kind: str) -> int:
     ends = {name for node in model.graph.node if node.op_type == "Clip" for name in node.input[1:] if name}
     count = 0
     for tensor in (*model.graph.initializer, *filled):
-        if tensor.data_type != onnx.TensorProto.FLOAT or tensor.name in ends:
+        if tensor.data_type != onnx.TensorProto.FLOAT or tensor.name in ends or tensor.external_data:
             continue
-        values = numpy_helper.to_array(tensor)
-        endless = np.isfinite(values) & (np.abs(values) >= ENDLESS)
-        if endless.any():
-            ended = np.where(endless, np.copysign(np.float32(LARGESTS[kind]), values), values)
-            tensor.CopyFrom(numpy_helper.from_array(ended.astype(np.float32), tensor.name))
+        ended, has_ends = _ended(numpy_helper.to_array(tensor), kind)
+        if has_ends:
+            tensor.CopyFrom(numpy_helper.from_array(ended, tensor.name))
             count += 1
     return count
+
+
+def _ended(values: NDArray[np.float32], kind: str) -> tuple[NDArray[np.float32], bool]:
+    """The values with float32's extremes replaced by those of the kind, and whether there are any."""
+    endless = np.isfinite(values) & (np.abs(values) >= ENDLESS)
+    if not endless.any():
+        return values, False
+    ends = np.where(endless, np.copysign(np.float32(LARGESTS[kind]), values), values)
+    return ends.astype(np.float32), True
 
 
 def _round_weights(model: ModelProto, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -108,6 +120,8 @@ def _round_weights(model: ModelProto, kind: str) -> tuple[tuple[str, ...], tuple
         if weight.data_type != onnx.TensorProto.FLOAT or weight.name in settings:
             continue
         done.append(weight.name)
+        if weight.external_data:
+            continue  # rounded while it is written
         before = numpy_helper.to_array(weight)
         after = to_kind(before, kind)
         if np.isinf(after).any() and not np.isinf(before).any():

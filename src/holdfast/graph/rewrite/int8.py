@@ -34,6 +34,7 @@ from holdfast.graph.rewrite.quant_plan import (
     tidy,
     without,
 )
+from holdfast.graph.rewrite.streamed import StreamedWeights
 from holdfast.graph.rewrite.types import CannotRewrite, ModelProto, RewriteContext, RewriteResult
 
 UNEVEN = 0.05  # noise over signal, mean of the channels: 13 dB
@@ -274,7 +275,7 @@ class _Dense:
     """A fully connected layer y = x · weight + bias; the weight is (inputs, outputs)."""
 
     place: int
-    weight: NDArray[np.float32]
+    weight: Callable[[], NDArray[np.float32]]  # read when it is needed: a large one is in a file
     bias: str  # "" without one
     factor: float  # of the bias
 
@@ -290,8 +291,9 @@ def int8_dynamic(model: ModelProto, context: RewriteContext) -> RewriteResult:
     """Dynamic 8 bits: fully connected layers, a scale a channel of weights, ranges from each input itself."""
     if done := already_quantised(model):
         return done
-    original, model = model, at_opset(tidy(model))
-    layers = _layers(model)
+    streamed: StreamedWeights | None = context.streamed
+    original, model = model, streamed.tidy(model) if streamed else at_opset(tidy(model))
+    layers = _layers(model, streamed.array if streamed else numpy_helper.to_array)
     if not layers:
         return RewriteResult(original, ())
     changed = tuple(model.graph.node[layer.place].name for layer in layers)
@@ -310,13 +312,17 @@ def int8_dynamic(model: ModelProto, context: RewriteContext) -> RewriteResult:
             name = f"{source}:quantise"
             order.append(helper.make_node("DynamicQuantizeLinear", [source], list(grids[source]), name=name))
         order += _integer_layer(model, node, chosen[place], grids[source])
+        if streamed:
+            streamed.move(model.graph, f"{node.name}:weight")
     del model.graph.node[:]
     model.graph.node.extend(order)
     drop_unused(model.graph)
+    if streamed:
+        streamed.write(model)
     return RewriteResult(model, changed, how)
 
 
-def _layers(model: ModelProto) -> list[_Dense]:
+def _layers(model: ModelProto, read: Callable[[Any], NDArray[np.float32]]) -> list[_Dense]:
     constants = {w.name: w for w in model.graph.initializer if w.data_type == TensorProto.FLOAT}
     layers = []
     for place, node in enumerate(model.graph.node):
@@ -328,18 +334,22 @@ def _layers(model: ModelProto) -> list[_Dense]:
         options = attributes_of(node)
         if options.get("transA"):
             continue
-        weight = numpy_helper.to_array(stored)
-        turned = weight.T if options.get("transB") else weight
-        scaled = turned * np.float32(options.get("alpha", 1.0))
+        turned, factor = bool(options.get("transB")), np.float32(options.get("alpha", 1.0))
+
+        def weight(stored: Any = stored, turned: bool = turned, factor: Any = factor) -> NDArray[np.float32]:
+            values = read(stored)
+            return np.asarray((values.T if turned else values) * factor)
+
         bias = node.input[2] if len(node.input) > 2 else ""
-        layers.append(_Dense(place, scaled, bias, float(options.get("beta", 1.0))))
+        layers.append(_Dense(place, weight, bias, float(options.get("beta", 1.0))))
     return layers
 
 
 def _integer_layer(model: ModelProto, node: Any, layer: _Dense, entering: tuple[str, str, str]) -> list[Any]:
     integers, step, zero = entering
-    scale = calibration.symmetric_scale(np.abs(layer.weight).max(axis=0))
-    weight = (calibration.quantise(layer.weight, scale, low=-calibration.HIGH) + MIDDLE).astype(np.uint8)
+    values = layer.weight()
+    scale = calibration.symmetric_scale(np.abs(values).max(axis=0))
+    weight = (calibration.quantise(values, scale, low=-calibration.HIGH) + MIDDLE).astype(np.uint8)
     own = node.name
     added = {"weight": weight, "middle": np.array([MIDDLE], np.uint8), "scale": scale}
     matrix, middle, scales = (add_constant(model.graph, f"{own}:{name}", v) for name, v in added.items())

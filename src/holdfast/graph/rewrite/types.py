@@ -22,12 +22,14 @@ class RewriteContext:
     `calibration` iterates over the inputs of held-out images or texts, from the start on every call: the
     tensor (1, …) of a graph with one input, or all inputs by name. `unit` is the name of one item.
     `observed` caches calibration statistics, so that several rewrites of one graph run the images once.
+    `streamed` are the weights of a model that does not fit into one file.
     """
 
     card: Card | None = None  # None: the model does not take images
     calibration: Callable[[], Iterable[Tensor | Feeds]] | None = None
     unit: str = "image"
     observed: MutableMapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    streamed: Any = None  # StreamedWeights of a model over 2 GB
 
     @property
     def picture(self) -> Card:

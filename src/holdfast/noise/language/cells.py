@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from holdfast.core.registry import part
 from holdfast.engine.cells import CellResult, MissingCells, Setup, Work
 from holdfast.graph.artifacts import Artifact
 from holdfast.graph.inspect import load_proto
+from holdfast.graph.rewrite.streamed import StreamedWeights
 from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext, RewriteResult
 from holdfast.noise.language.open import LIMIT, LanguageSubject, open_language
 from holdfast.noise.suite import (
@@ -25,6 +27,8 @@ from holdfast.noise.suite import (
     NoiseSelection,
     Reserved,
     calibration_subset,
+    conversion_key,
+    conversion_stem,
     convert_graphs,
     is_calibrated,
     spread,
@@ -32,6 +36,7 @@ from holdfast.noise.suite import (
 from holdfast.stages.families import NoiseOption, family, options
 
 DEFAULT = ("fp16", "int8-dynamic", "int8-mixed")  # the paper's Table 5, with both kinds of 8 bits
+DATA = ".onnx.data"  # the ending of the file of weights of a converted model over 2 GB
 BRANCH = "use_cache_branch"  # of a merged graph: whether a past is given
 
 
@@ -100,17 +105,18 @@ def convert_graph(
     """The graph, rewritten now if it is not there; CannotRewrite if it cannot be."""
     texts = reserved.items if is_calibrated(precision) else None
     calibration = "" if texts is None else fingerprint.of([content(q) for q in texts])
+    about = [subject.sha256, calibration]
     rewrite = partial(_rewrite, subject, precision, texts)
-    return convert_graphs("language", precision, [subject.sha256, calibration], folder, rewrite)
+    if subject.bytes > LIMIT:
+        stem = conversion_stem(folder, conversion_key("language", precision, about))
+        rewrite = partial(_rewrite_streamed, subject, precision, stem)
+    return convert_graphs("language", precision, about, folder, rewrite)
 
 
 def _rewrite(subject: LanguageSubject, precision: str, texts: Sequence[Question] | None) -> Artifact:
     """The rewritten graph; `texts` are what it is calibrated on, None: not calibrated."""
     import onnx
 
-    if subject.bytes > LIMIT:
-        size = f"the model has {subject.bytes / 1e9:.1f} GB"
-        raise CannotRewrite(f"{size}; a converted graph is one file and cannot hold more than 2.1 GB")
     proto = load_proto(subject.path)
     onnx.load_external_data_for_model(proto, str(subject.path.parent.resolve()))
     context = RewriteContext(unit="text")
@@ -125,6 +131,28 @@ def _rewrite(subject: LanguageSubject, precision: str, texts: Sequence[Question]
     except Exception as problem:  # protobuf's EncodeError, or ValueError, by its version
         raise CannotRewrite(f"the converted graph cannot be written as one file: {problem}") from problem
     return Artifact({".onnx": data}, {"changed": len(rewrite.changed), "how": rewrite.how})
+
+
+def _rewrite_streamed(subject: LanguageSubject, precision: str, stem: Path) -> Artifact:
+    """The rewritten graph of a model over 2 GB: weights go from file to file, one at a time."""
+    if is_calibrated(precision):
+        size = f"the model has {subject.bytes / 1e9:.1f} GB"
+        raise CannotRewrite(f"{size}; calibrated 8 bits need it in one file of 2.1 GB: use int8-dynamic")
+    proto, folder = without_cache_branch(load_proto(subject.path)), subject.path.parent.resolve()
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    name = f"{stem.name}{DATA}"
+    with tempfile.NamedTemporaryFile(dir=stem.parent, prefix=".writing-", delete=False) as out:
+        try:
+            weights = StreamedWeights.of(proto, folder, name, cast(BinaryIO, out))
+            with np.errstate(invalid="ignore"):
+                context = RewriteContext(unit="text", streamed=weights)
+                result: RewriteResult = part("rewrite", precision).function(proto, context)
+            data = bytes(result.model.SerializeToString())
+        except BaseException:
+            Path(out.name).unlink(missing_ok=True)
+            raise
+    files: dict[str, bytes | Path] = {DATA: Path(out.name), ".onnx": data}
+    return Artifact(files, {"changed": len(result.changed), "how": result.how})
 
 
 def without_cache_branch(proto: Any) -> Any:
