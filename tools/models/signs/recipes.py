@@ -91,10 +91,14 @@ def signs_plain(folder: Path, seed: int) -> Recipe:
 
 
 def signs_single(folder: Path, seed: int) -> Recipe:
+    """The one-sign detector on embedded signs."""
+    return single_recipe(pool.open_pool(folder, pool.single_row, POOL_SEED, CROPS), signs.GROUPS, seed)
+
+
+def single_recipe(crops: pool.Pool, classes: tuple[str, ...], seed: int) -> Recipe:
     """The one-sign detector: 1 − IoU and a small absolute error of the corners, and class entropy."""
-    crops = pool.open_pool(folder, pool.single_row, POOL_SEED, CROPS)
     torch.manual_seed(seed)
-    net = nets.SingleNet(len(signs.GROUPS))
+    net = nets.SingleNet(len(classes))
 
     def loss(net: nn.Module, batch: Batch) -> Tensor:
         box, scores = net(batch[0])
@@ -103,7 +107,7 @@ def signs_single(folder: Path, seed: int) -> Recipe:
 
     job = Job("signs-single", net, _of(crops, pool.draw_singles), loss, SINGLE_STAGES, seed, data=crops.name)
     head = Head("landmark", {"outputs": ("box", "scores")})
-    return Recipe(job, ("box", "scores"), head, signs.GROUPS)
+    return Recipe(job, ("box", "scores"), head, classes)
 
 
 def signs_certified(folder: Path, seed: int) -> Recipe:
