@@ -21,9 +21,16 @@ from holdfast.config.toml_lines import Path as Where
 from holdfast.config.toml_lines import line_of, lines_of
 from holdfast.core.errors import InputError
 from holdfast.core.limits import parse_toml
-from holdfast.evaluate.options import CardOptions, ClassOptions, ReadingOptions, ScoreOptions, StageOptions
+from holdfast.evaluate.options import (
+    CardOptions,
+    ClassOptions,
+    ReadingOptions,
+    ScoreOptions,
+    SliceOptions,
+    StageOptions,
+)
 from holdfast.metrics.points import ENOUGH
-from holdfast.noise.options import AllOptions, CalibrationOptions, RuleOptions
+from holdfast.noise.options import AllOptions, CalibrationOptions, RuleOptions, SuiteNameOptions
 from holdfast.verify.options import TimeoutOptions
 
 LARGEST = 1 << 20  # bytes of a file
@@ -48,7 +55,7 @@ class DatasetEntry(ReadingOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(ScoreOptions, StageOptions, CalibrationOptions):
+class Evaluate(ScoreOptions, SliceOptions, StageOptions, CalibrationOptions):
     """do = "evaluate"."""
 
     noise: Annotated[
@@ -63,7 +70,7 @@ class Evaluate(ScoreOptions, StageOptions, CalibrationOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise(AllOptions, RuleOptions, StageOptions, CalibrationOptions):
+class Noise(AllOptions, SuiteNameOptions, RuleOptions, SliceOptions, StageOptions, CalibrationOptions):
     """do = "noise": every option alone, then the worst of each family together."""
 
 

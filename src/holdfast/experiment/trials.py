@@ -140,14 +140,13 @@ def _deployed(
 
 
 def _noise(context: ExperimentContext, trial: Trial, work: definitions.Noise) -> tuple[TrialResult, Any]:
-    from holdfast.noise.cli import suite_of
-    from holdfast.noise.suite import NoiseSelection
+    from holdfast.noise.cli import selection_of, suite_of
     from holdfast.noise.vision.result import as_plain, save, suite_folder
 
     began = time.perf_counter()
     plan = context.plan(trial)
     calibration = context.calibration_data(trial, work.calibration, work.calibration_images)
-    selection = NoiseSelection(work.only, work.skip, work.all)
+    selection = selection_of(work)
     noise = NoisePlan(plan, selection, calibration, work.calibration_images)
     result = measure(prepare(noise), context.watch)
     suite = suite_of([result], noise, plan.command, began)
