@@ -101,7 +101,7 @@ def decoder_graph(
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8, producer_name="holdfast"
     )
-    if model.ByteSize() < 2**31:
+    if sum(value.nbytes for value in writer.constants.values()) < 2**31:
         onnx.checker.check_model(model, full_check=True)
     return model
 
