@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.core.errors import ModelError
 from holdfast.core.fingerprint import of_bytes, of_file
 from holdfast.core.model import read_onnx
+from holdfast.graph.formats import check_format
 from holdfast.graph.quantised import Quantisation, in_float, quantisation_of, settings_of
 from holdfast.graph.session import condense, open_session, runtime
 
@@ -185,6 +186,7 @@ def read_proto(path: Path) -> Any:
     data = read_onnx(path)
     if not data:
         raise ModelError(f"{path}: the file is empty; expected an ONNX model")
+    check_format(path)
     for start, what in _NOT_ONNX:
         if data.lstrip()[: len(start)] == start:
             raise ModelError(f"{path}: not an ONNX model: {what}")

@@ -13,6 +13,7 @@ from holdfast.core.model import Card, Head, Input, Model, existing_file
 from holdfast.core.registry import lookup
 from holdfast.graph.card import BUILT_IN, card_path, numbered, read_card, write_card
 from holdfast.graph.evidence import GraphFacts, Proposal, gather_facts
+from holdfast.graph.formats import onnx_of
 from holdfast.graph.guess_rules import RULES
 from holdfast.graph.inspect import ModelInfo, image_input, inspect, rows
 
@@ -67,7 +68,7 @@ def find_model(name_or_path: str | Path) -> Path:
     """The file of a shipped model or of the user's (or its .gz), or an error that names the nearest one."""
     path = Path(name_or_path)
     if file := existing_file(path):
-        return file
+        return onnx_of(file)
     if name_or_path in shipped():
         return _shipped_folder() / f"{name_or_path}.onnx"
     like_a_path = isinstance(name_or_path, Path) or path.suffix in (".onnx", ".gz") or len(path.parts) > 1
