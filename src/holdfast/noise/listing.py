@@ -4,6 +4,7 @@ import textwrap
 
 from holdfast.noise.speech.options import STFT_FAMILY
 from holdfast.noise.speech.options import options as of_speech
+from holdfast.noise.suite import CORRUPTIONS
 from holdfast.report.tables import Column, Table
 from holdfast.stages.families import Family, NoiseOption, families, options
 
@@ -49,12 +50,15 @@ def list_text(width: int = 100) -> str:
     for family, listed in kinds():
         lines = [f"{family.title} ({family.where}): {family.name}=…"]
         for option in listed:
+            if family.name == CORRUPTIONS and not option.name.endswith("-1"):
+                continue  # a line per corruption
+            name = f"{option.name} … 5" if family.name == CORRUPTIONS else option.name
             state = option.missing or _default(option)
             used = option.systems and f"Used by {option.systems}."
             algorithm = option.alike and f"Algorithm: {option.alike}."
             marks = [state and f"[{state}]", "[hypothetical]" if option.hypothetical else ""]
             text = " ".join(filter(None, [*marks, option.summary, used, algorithm]))
-            first = f"  {option.name:<28} "
+            first = f"  {name:<28} "
             lines += textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * 31)
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
@@ -82,7 +86,8 @@ def _state(option: NoiseOption) -> str:
 def _default(option: NoiseOption) -> str:
     """When an option runs, if it does not run by default."""
     if option.on_request:
-        return f"only with --only {option.family}"
+        suite = "--suite or " if option.family == CORRUPTIONS else ""
+        return f"only with {suite}--only {option.family}"
     return "" if option.default else "off by default"
 
 
