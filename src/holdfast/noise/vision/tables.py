@@ -183,6 +183,8 @@ def families_table(model: ModelNoise) -> Table:
     rows: list[list[Cell]] = []
     for group, family in zip(groups, family_summaries(model, groups), strict=True):
         differ = _count_text(family.distinct, [r for r in model.rows if r.group == group])
+        if model.suite == "paper":  # every option counts, also one that does not differ
+            differ = differ.replace(" differ", "")
         option = family.option or OUTCOMES.get(family.words, family.words) or "–"
         rows.append([family_title(group), family.mean, family.worst, option, differ])
     if model.combined is not None:
