@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from holdfast.api import contest, functions, patchbench
+from holdfast.api import certified, contest, functions, patchbench
 from holdfast.config.options import FieldSpec
 
 HEAD = '''"""Types of the keywords of the public functions. Written by tools/option_types.py: do not edit."""
@@ -26,17 +26,19 @@ from holdfast.core.model import Card
 STUB = Path(functions.__file__).with_name("option_types.pyi")
 # Keywords that also take an object in place of its path, and the functions in which they do.
 OBJECTS = {
-    "card": ("Card", {"Evaluate", "Noise", "Diagnose", "Attack", "Audit"}),
-    "calibration": ("DataLike", {"Noise", "Audit"}),
+    "card": ("Card", {"Evaluate", "Noise", "Diagnose", "Attack", "Audit", "Certify"}),
+    "calibration": ("DataLike", {"Noise", "Audit", "Certify"}),
 }
 
 
 def stub() -> str:
     """The text of the stub file: one TypedDict per public function with options."""
-    modules: dict[str, ModuleType] = {"": functions, "Contest": contest, "Patchbench": patchbench}
+    modules: list[tuple[str, ModuleType]] = [
+        ("", functions), ("", certified), ("Contest", contest), ("Patchbench", patchbench),
+    ]  # fmt: skip
     found = [
         typed_dict(f"{prefix}{name.title()}", function)
-        for prefix, module in modules.items()
+        for prefix, module in modules
         for name, function in vars(module).items()
         if hasattr(function, "option_fields")
     ]

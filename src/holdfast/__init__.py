@@ -9,7 +9,8 @@ from holdfast._version import __version__ as __version__
 # Importing a package binds its name here, over a function of the same name. Import these (empty) packages
 # first and drop the names, so that `holdfast.evaluate` is the function.
 for _package in (
-    "attack", "audit", "compare", "contest", "diagnose", "evaluate", "noise", "patchbench", "verify",
+    "attack", "audit", "certify", "compare", "contest", "diagnose", "evaluate", "noise", "patchbench",
+    "verify",
 ):  # fmt: skip
     __import__(f"holdfast.{_package}")
     del globals()[_package]

@@ -3,6 +3,7 @@
 from holdfast._version import __version__ as __version__
 from holdfast.api import contest as contest
 from holdfast.api import patchbench as patchbench
+from holdfast.api.certified import certify as certify
 from holdfast.api.data import dataset as dataset
 from holdfast.api.functions import attack as attack
 from holdfast.api.functions import audit as audit
@@ -19,6 +20,7 @@ from holdfast.api.predictions import Detections as Detections
 from holdfast.api.predictions import Segmentation as Segmentation
 from holdfast.attack.result import AttackResult as AttackResult
 from holdfast.audit.result import Audit as Audit
+from holdfast.certify.result import Certification as Certification
 from holdfast.compare.result import Comparison as Comparison
 from holdfast.core.dataset import Dataset as Dataset
 from holdfast.core.errors import HoldfastError as HoldfastError

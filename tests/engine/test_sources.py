@@ -160,6 +160,7 @@ REDONE = {
         "data.images",
     ),
     "evaluate, segments": ("metrics.classification", "data.signs.scene"),
+    "certify": ("certify.work", "stages.defence", "stages.masks"),
     "attack": ("attack.random_search", "metrics.similarity", "attack.work"),
     "squares": ("audit.squares", "graph.nms"),
     "contest": ("contest.judging", "contest.make", "graph.nms"),
@@ -170,7 +171,7 @@ REDONE = {
 }
 
 
-PICTURES = {"evaluate", "attack", "squares", "contest", "patched", "train", "rewrite"}
+PICTURES = {"evaluate", "certify", "attack", "squares", "contest", "patched", "train", "rewrite"}
 EVERY = set(sources.SOURCES)
 # A changed module -> the kinds of work whose cells are computed again, and no others.
 DEPENDS = {
@@ -178,7 +179,7 @@ DEPENDS = {
     "graph.nms": PICTURES | {"verify"},
     "stages.decode.libjpeg": PICTURES,
     "metrics.detection": {"attack", "squares", "contest", "language", "speech"},
-    "metrics.classification": {"evaluate", "attack", "squares", "contest", "language", "speech"},
+    "metrics.classification": {"evaluate", "certify", "attack", "squares", "contest", "language", "speech"},
     "graph.rewrite.types": PICTURES | {"verify", "language", "speech"},
     "stages.deployed": PICTURES,  # calibration
     "engine.cells": EVERY - {"signs", "rewrite", "patched"},

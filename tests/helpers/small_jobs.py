@@ -24,6 +24,7 @@ from holdfast.attack.types import Limits, Method
 from holdfast.audit.recheck import recheck
 from holdfast.audit.squares import SquaresPlan
 from holdfast.audit.threats import patched_dataset
+from holdfast.certify.run import CertifyPlan, certify
 from holdfast.contest.run import score
 from holdfast.core import sources
 from holdfast.core.patch import Patch, Position
@@ -40,7 +41,9 @@ from holdfast.noise.speech import run as speech
 from holdfast.noise.speech.card import load_speech
 from holdfast.noise.speech.clips import open_clips
 from holdfast.noise.speech.spectrum import Vocoder
+from holdfast.stages.defence import MaskDefence
 from holdfast.stages.deployed import Calibration, DeployedInference
+from holdfast.stages.masks import HalfPlanes, PatchSize, SquareMasks
 
 HOME = str(sources.PACKAGE) + os.sep
 
@@ -50,6 +53,19 @@ def evaluated(folder):
     model = load_model(making.detector(folder))
     data = open_dataset(making.blob_coco(folder / "data", 30))
     return lambda runs: evaluate(EvaluationPlan(model, data, runs=runs)).result["metrics"]
+
+
+def certified(folder):
+    """Certificates for a detector on two cells of images."""
+    model = load_model(making.detector(folder))
+    data = open_dataset(making.blob_coco(folder / "data", 2))
+    defence = MaskDefence((HalfPlanes(2), SquareMasks(PatchSize(8), 2)), alpha=0.3, beta=0.0)
+
+    def run(runs):
+        plan = CertifyPlan(EvaluationPlan(model, data, runs=runs), PatchSize(8), defence, calibrate=False)
+        return certify(plan).rows
+
+    return run
 
 
 def segmented(folder):
@@ -180,6 +196,7 @@ JOBS = {
     "evaluate, segments": (segmented, (CELLS,)),
     "patched": (patched, ("audit.threats:PatchedEntry.load",)),
     "signs": (drawn, ("data.embedded:EmbeddedEntry.load",)),
+    "certify": (certified, (CELLS,)),
     "attack": (attacked, (CELLS,)),
     "squares": (squared, (CELLS,)),
     "contest": (contested, (CELLS,)),

@@ -17,7 +17,7 @@ import numpy as np
 from holdfast.api import subjects
 from holdfast.api.data import DataLike, dataset
 from holdfast.api.keywords import build_options, keywords
-from holdfast.api.model import as_model
+from holdfast.api.model import DEFEND, as_model
 from holdfast.api.other_noise import OTHER_TASKS, other_noise
 from holdfast.api.progress import watch
 from holdfast.api.subjects import (
@@ -217,7 +217,8 @@ def diagnose(
 
     loaded = as_model(model, options.pop("card", None))
     if loaded.deployment and not options.get("deploy"):
-        options["deploy"] = ",".join(loaded.deployment)
+        stages = [label for label in loaded.deployment if not label.startswith(DEFEND)]
+        options["deploy"] = ",".join(stages)
     loaded = replace(loaded, stages=None, deployment=())
     image = subjects.one_image(data)
     with tempfile.TemporaryDirectory(prefix="holdfast-dump-") as name:

@@ -20,15 +20,23 @@ from holdfast.core.types import Image, Tensor
 from holdfast.data.entries import read_image_file
 from holdfast.graph.load import load_model
 from holdfast.noise.suite import CALIBRATION_ITEMS, spread
+from holdfast.stages.defence import MaskDefence
 from holdfast.stages.deployed import Calibration, DeployedInference
+from holdfast.stages.double_masking import DoubleMasking
 from holdfast.stages.families import applied, families, options_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage
+
+    from holdfast.certify.classify_result import ClassCertification
+    from holdfast.certify.result import Certification
 else:
     PillowImage = Any
 
 ImageLike: TypeAlias = "str | PathLike[str] | bytes | NDArray[np.uint8] | PillowImage"
+
+
+DEFEND = "defend=masks:"  # the label of a defence in a deployment
 
 
 class PipelineCache(dict[str, LoadedPipeline]):
@@ -116,6 +124,31 @@ class Model(core.Model):
         own = [f"{family}={choice.__name__}" for family, choice in functions.items()]
         others = [text for text in self.deployment if text.split("=")[0] not in choices]
         return replace(self, stages=stages, deployment=(*others, *(one.label for one in chosen), *own))
+
+    def defended(
+        self,
+        defence: Certification | ClassCertification | MaskDefence | str | None = None,
+        **settings: float | str,
+    ) -> Model:
+        """The model wrapped by masks, so that one patch does not change everything (see `holdfast.certify`).
+
+        `defence` is the result of `holdfast.certify`, with its calibrated threshold. Else the settings are
+        keywords: lines=30, squares=8, patch="1%", alpha=0.6, beta=0.0, score=0.25, prune=0.6;
+        of a classifier squares=6 and patch="2%".
+        """
+        defences: dict[str, Any] = {"detect": MaskDefence, "classify": DoubleMasking}
+        if self.card.task not in defences:
+            got = f"got a model of task {self.card.task!r}"
+            raise InputError(f"defended(): expected a detector or a classifier, {got}")
+        text = defence if isinstance(defence, str) else ""
+        if defence is not None and not isinstance(defence, str):
+            text = str(defence if isinstance(defence, MaskDefence) else defence.about["defence"])
+        elif settings:
+            text = ",".join(f"{name}={value}" for name, value in settings.items())
+        chosen = defences[self.card.task].parse(text.removeprefix("masks:"))
+        others = [label for label in self.deployment if not label.startswith(DEFEND)]
+        stages = replace(self.pipeline, defence=chosen)
+        return replace(self, stages=stages, deployment=(*others, f"{DEFEND}{chosen}"))
 
     def _machine(self) -> LoadedPipeline:
         if "" not in self._cache:

@@ -20,6 +20,7 @@ class EvaluateKeywords(TypedDict, total=False):
     map: Mapping[str, str]
     classes: Literal["all", "common"]
     stage: str | Sequence[str]
+    defend: str | None
     jobs: int
     store: str | None
     part: str | None
@@ -49,6 +50,7 @@ class NoiseKeywords(TypedDict, total=False):
     slice_file: str | Path | None
     map: Mapping[str, str]
     classes: Literal["all", "common"]
+    defend: str | None
     jobs: int
     store: str | None
     part: str | None
@@ -112,6 +114,7 @@ class AttackKeywords(TypedDict, total=False):
     nms_iou: float
     rule: str
     stage: str | Sequence[str]
+    defend: str | None
     features: str
     card: str | Path | Card | None
     format: str | None
@@ -141,6 +144,7 @@ class AuditKeywords(TypedDict, total=False):
         | Sequence[Literal["evaluate", "noise", "attack", "squares", "specs", "matrix", "recheck", "combine"]]
     )
     budget: str
+    defend: str | None
     noise_images: int | None
     attack_images: int | None
     square_images: int | None
@@ -179,6 +183,36 @@ class AuditKeywords(TypedDict, total=False):
 class CompareKeywords(TypedDict, total=False):
     json: str | Path | None
     out: str | Path | None
+
+class CertifyKeywords(TypedDict, total=False):
+    card: str | Path | Card | None
+    format: str | None
+    split: str | None
+    images: int | None
+    map: Mapping[str, str]
+    classes: Literal["all", "common"]
+    stage: str | Sequence[str]
+    jobs: int
+    store: str | None
+    part: str | None
+    on: str | None
+    runs: str | Path
+    strict: bool
+    json: str | Path | None
+    out: str | Path | None
+    patch: str
+    threat: Literal["decoded", "scene", "input"]
+    overlap: float
+    lines: int
+    squares: int
+    masks: Literal["scene", "input"]
+    score: float
+    alpha: float | None
+    beta: float
+    prune: float
+    false_boxes: float
+    calibration: str | DataLike | None
+    calibration_images: int
 
 class ContestInitKeywords(TypedDict, total=False):
     format: str | None

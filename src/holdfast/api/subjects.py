@@ -24,7 +24,7 @@ from holdfast.core.types import Sample
 from holdfast.diagnose.run import IMAGE_SUFFIXES
 from holdfast.evaluate.options import EvaluationOptions
 from holdfast.evaluate.result import CELLS
-from holdfast.evaluate.run import EvaluationPlan, evaluation_plan
+from holdfast.evaluate.run import EvaluationPlan, defended, evaluation_plan
 from holdfast.noise.suite import REWRITTEN
 from holdfast.noise.vision.choose import calibration_pool, reserve, with_calibration
 from holdfast.noise.vision.show import SingleImage
@@ -48,7 +48,8 @@ def plan_for_call(
     if model.stages is None:
         return plan
     stages = {kind: name for kind, _, name in (text.partition("=") for text in options.stage)}
-    return replace(plan, pipeline=ready_pipeline(model, opened, options.runs).replace(**stages))
+    pipeline = ready_pipeline(model, opened, options.runs).replace(**stages)
+    return replace(plan, pipeline=defended(pipeline, options.defend, model) if options.defend else pipeline)
 
 
 def ready_pipeline(model: Model, data: Dataset, runs: Path) -> Pipeline:

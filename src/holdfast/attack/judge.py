@@ -8,7 +8,7 @@ import numpy as np
 from holdfast.attack.types import Goal, Rule, Target
 from holdfast.core.errors import ModelError
 from holdfast.core.model import Model
-from holdfast.core.pipeline import LoadedPipeline, Pipeline, PreparedImage, load_pipeline, pipeline_of, place
+from holdfast.core.pipeline import LoadedPipeline, Pipeline, PreparedImage, load_pipeline, pipeline_of
 from holdfast.core.types import Bools, Boxes, Detections, Floats, Image, Ints
 from holdfast.metrics.boxes import iou
 
@@ -36,10 +36,7 @@ class Judge:
 
     def prepared(self, image: Image) -> PreparedImage:
         """The tensor and the frame of decoded pixels."""
-        machine = self.machine
-        network_input = machine.fit(machine.model.card.input)
-        small, frame = place(machine.colour(image), network_input, machine.resize)
-        return PreparedImage(machine.normalise(small, network_input)[np.newaxis], frame)
+        return self.machine.prepare_pixels(image)
 
 
 def open_judge(

@@ -10,6 +10,7 @@ from holdfast.evaluate.options import (
     EXECUTION,
     OUTPUT,
     ClassOptions,
+    DefenceOptions,
     ExecutionOptions,
     StageOptions,
     SubjectOptions,
@@ -134,7 +135,9 @@ class DetectionOptions(Options, group=DETECTION):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttackSettings(LimitOptions, MethodOptions, DetectionOptions, StageOptions, group=EXECUTION):
+class AttackSettings(
+    LimitOptions, MethodOptions, DetectionOptions, StageOptions, DefenceOptions, group=EXECUTION
+):
     """Settings of an attack on any model."""
 
     features: Annotated[

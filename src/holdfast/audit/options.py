@@ -10,7 +10,15 @@ from holdfast.config import completions
 from holdfast.config.options import Option, Options
 from holdfast.core.errors import InputError
 from holdfast.core.targets import Target
-from holdfast.evaluate.options import OUTPUT, SCORING, ClassOptions, RecordOptions, RunOptions, SubjectOptions
+from holdfast.evaluate.options import (
+    OUTPUT,
+    SCORING,
+    ClassOptions,
+    DefenceOptions,
+    RecordOptions,
+    RunOptions,
+    SubjectOptions,
+)
 from holdfast.metrics.points import ENOUGH
 from holdfast.noise.options import NOISE
 
@@ -86,7 +94,7 @@ class PartOptions(Options, group=EFFORT):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditSettings(PartOptions, BudgetOptions, group=EFFORT):
+class AuditSettings(PartOptions, BudgetOptions, DefenceOptions, group=EFFORT):
     """Settings of an audit of any model. Image counts that are not given are planned within the budget."""
 
     noise_images: Annotated[

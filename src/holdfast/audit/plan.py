@@ -21,7 +21,7 @@ from holdfast.core.dataset import Dataset
 from holdfast.engine.executor import Progress
 from holdfast.engine.manifest import now, slug
 from holdfast.engine.store import to_json, write_atomic
-from holdfast.evaluate.options import ClassOptions, EvaluationOptions, SubjectOptions
+from holdfast.evaluate.options import ClassOptions, DefenceOptions, EvaluationOptions, SubjectOptions
 from holdfast.evaluate.run import EvaluationPlan
 from holdfast.noise.options import NoiseOptions
 from holdfast.noise.suite import Watch
@@ -78,7 +78,7 @@ class AuditPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubjectClasses(SubjectOptions, ClassOptions):
+class SubjectClasses(SubjectOptions, ClassOptions, DefenceOptions):
     """The audited model and dataset, without the options of the audit."""
 
 

@@ -1,7 +1,6 @@
 """The names that options refer to, found in the registries only when they are needed."""
 
 from collections.abc import Iterable
-from dataclasses import fields
 from functools import partial
 
 from holdfast.config.options import FILES
@@ -44,10 +43,10 @@ def rules() -> Iterable[str]:
 
 def stages() -> Iterable[str]:
     """The stages of the pipeline, as in resize=opencv-bilinear."""
-    from holdfast.core.pipeline import Pipeline
+    from holdfast.core.pipeline import STAGES
     from holdfast.core.registry import names
 
-    return [f"{kind.name}={name}" for kind in fields(Pipeline) for name in names(kind.name)]
+    return [f"{kind}={name}" for kind in STAGES for name in names(kind)]
 
 
 def noise_options() -> Iterable[str]:

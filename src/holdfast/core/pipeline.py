@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -103,9 +103,20 @@ Infer: TypeAlias = Callable[[Model, int], Run]  # (model, threads) -> a function
 Post: TypeAlias = Callable[[Mapping[str, Tensor], Frame, Card], Prediction]
 
 
+class Defence(Protocol):
+    """A wrapper around the whole pipeline, which predicts from decoded pixels in several runs."""
+
+    def __call__(self, machine: LoadedPipeline, pixels: Image) -> Prediction:
+        """The prediction for decoded pixels; `machine` is the pipeline without the defence."""
+        ...
+
+
 @dataclass(frozen=True)
 class Pipeline:
-    """Seven named stages; each is a registered name or a function of the stage's signature."""
+    """Seven named stages; each is a registered name or a function of the stage's signature.
+
+    A defence, if there is one, wraps all stages after the decoder.
+    """
 
     decode: str | Decode = "pillow"
     colour: str | Recolour = "rgb"
@@ -114,22 +125,28 @@ class Pipeline:
     normalise: str | Normalise = "card"
     infer: str | Infer = "onnxruntime"
     post: str | Post = "card"
+    defence: Defence | None = None
 
     def replace(self, **stages: str | Callable[..., Any]) -> Pipeline:
         """The same pipeline with the named stages replaced."""
-        stage_names = [f.name for f in fields(self)]
+        stage_names = list(STAGES)
         for name, choice in stages.items():
             if name not in stage_names:
                 raise UnknownName("stage", name, stage_names)
             if not isinstance(choice, str) and not callable(choice):
                 raise InputError(f"stage {name}: expected a name or a function, got {type(choice).__name__}")
-        return dataclasses.replace(self, **stages)
+        changed: dict[str, Any] = dict(stages)
+        return dataclasses.replace(self, **changed)
 
     def describe(self) -> dict[str, str]:
         """Each stage by name; a function by module, name and hash of its source."""
-        chosen = {f.name: getattr(self, f.name) for f in fields(self)}
+        chosen = {kind: getattr(self, kind) for kind in STAGES}
+        if self.defence is not None:
+            chosen["defence"] = self.defence
         return {k: v if isinstance(v, str) else fingerprint.of_function(v) for k, v in chosen.items()}
 
+
+STAGES = tuple(field.name for field in fields(Pipeline) if field.name != "defence")
 
 Noise: TypeAlias = Callable[[Pipeline], Pipeline]
 
@@ -141,10 +158,14 @@ def pipeline_of(card: Card) -> Pipeline:
 
 @dataclass(frozen=True)
 class PreparedImage:
-    """An image ready for the network: tensor (1, c, h, w) or (1, h, w, c), and its frame."""
+    """An image ready for the network: tensor (1, c, h, w) or (1, h, w, c), and its frame.
+
+    `pixels` are the decoded pixels, kept for a pipeline with a defence only.
+    """
 
     tensor: Tensor
     frame: Frame
+    pixels: Image | None = None
 
 
 @dataclass(frozen=True)
@@ -163,11 +184,15 @@ class LoadedPipeline:
 
     def prepare(self, data: bytes) -> PreparedImage:
         """The tensor and the frame of one encoded image."""
-        stages, frame = self._before_network(data)
-        return PreparedImage(stages["normalise"], frame)
+        return self.prepare_pixels(self.decode(data))
 
-    def _before_network(self, data: bytes) -> tuple[dict[str, Any], Frame]:
-        decoded = self.decode(data)
+    def prepare_pixels(self, decoded: Image) -> PreparedImage:
+        """The tensor and the frame of decoded pixels."""
+        stages, frame = self._before_network(decoded)
+        pixels = None if self.pipeline.defence is None else decoded
+        return PreparedImage(stages["normalise"], frame, pixels)
+
+    def _before_network(self, decoded: Image) -> tuple[dict[str, Any], Frame]:
         coloured = self.colour(decoded)
         spec = self.fit(self.model.card.input)
         small, frame = place(coloured, spec, self.resize)
@@ -176,11 +201,20 @@ class LoadedPipeline:
 
     def predict(self, prepared: PreparedImage) -> Prediction:
         """The prediction for a prepared image, in pixels of the encoded image."""
+        if self.pipeline.defence is not None:
+            if prepared.pixels is None:
+                raise InputError("a defended pipeline predicts what it prepared itself, got another tensor")
+            return self.pipeline.defence(self.undefended, prepared.pixels)
         return self.post(checked(self.run(prepared.tensor)), prepared.frame, self.model.card)
 
+    @property
+    def undefended(self) -> LoadedPipeline:
+        """The same opened pipeline without its defence."""
+        return dataclasses.replace(self, pipeline=dataclasses.replace(self.pipeline, defence=None))
+
     def trace(self, data: bytes) -> dict[str, Any]:
-        """The output of every stage by name, to find where two pipelines diverge."""
-        stages, frame = self._before_network(data)
+        """The output of every stage by name, to find where two pipelines diverge; without a defence."""
+        stages, frame = self._before_network(self.decode(data))
         raw = self.run(stages["normalise"])
         return {**stages, "infer": raw, "post": self.post(raw, frame, self.model.card)}
 
@@ -205,12 +239,12 @@ def open_preparation(pipeline: Pipeline, model: Model) -> Callable[[bytes], Prep
 
 def check_names(pipeline: Pipeline) -> None:
     """Raise UnknownName with the nearest name unless every named stage exists."""
-    for field in fields(pipeline):
-        lookup(field.name, getattr(pipeline, field.name))
+    for kind in STAGES:
+        lookup(kind, getattr(pipeline, kind))
 
 
 def load_pipeline(pipeline: Pipeline, model: Model, threads: int = 0) -> LoadedPipeline:
     """The pipeline with every name resolved and the model loaded; threads 0 means all cores."""
-    chosen = {f.name: lookup(f.name, getattr(pipeline, f.name)) for f in fields(pipeline)}
+    chosen = {kind: lookup(kind, getattr(pipeline, kind)) for kind in STAGES}
     infer: Infer = chosen.pop("infer")
     return LoadedPipeline(model, pipeline, run=infer(model, threads), **chosen)

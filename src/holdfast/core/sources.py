@@ -37,6 +37,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "evaluate": _EVALUATE,  # noise, audit, contest and compare share these cells
         "patched": (*_KERNEL, "audit.threats", "engine.store"),  # images with a patch on them
         "attack": _ATTACK,
+        "certify": (*_EVALUATE, "certify.work"),
         "squares": (*_ATTACK, "audit.recheck", "audit.result", "audit.square_map", "audit.squares"),
         "verify": (
             "core", "graph", "verify", "verify.cli", "verify.options", "audit.result", "audit.specs", *_CELLS,

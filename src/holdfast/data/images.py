@@ -51,6 +51,31 @@ class ImageHeader:
     notes: tuple[str, ...]  # what is unusual, and what holdfast does with it; without the file's name
 
 
+@dataclass(frozen=True)
+class Encoding:
+    """How far one changed pixel spreads when an image is compressed and decoded again.
+
+    Pixels are used as stored, not rotated, so blocks begin at the upper left corner.
+    """
+
+    blocks: tuple[int, int] = (1, 1)  # width and height of what is coded together; 1: lossless
+    margin: int = 0  # pixels beyond, over which chroma is interpolated
+
+    @classmethod
+    def of(cls, data: bytes) -> "Encoding | None":
+        """The encoding of an image; None for WebP, for which it is not known."""
+        kind = _kind(data)
+        if kind != "JPEG":
+            return None if kind == "WEBP" else cls()
+        factors = [(1, 1)]
+        for marker, start, _ in _segments(data):
+            if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+                rows = (data[start + 7 + 3 * n] for n in range(data[start + 5]))
+                factors = [(byte >> 4, byte & 15) for byte in rows]
+        wide, tall = (max(column) for column in zip(*factors, strict=True))
+        return cls((8 * wide, 8 * tall), 1 if (wide, tall) != (1, 1) else 0)
+
+
 class _TruncatedHeader(Exception):
     """The header does not end within the given bytes."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ import numpy as np
 from holdfast.core.dataset import Entry
 from holdfast.core.errors import CardError, ImageError, InputError, ModelError, UnknownName, describe_error
 from holdfast.core.model import Input, Model
-from holdfast.core.pipeline import Frame, Pipeline, Run, checked, place
+from holdfast.core.pipeline import STAGES, Frame, Pipeline, Run, checked, load_pipeline, place
 from holdfast.core.registry import lookup
 from holdfast.core.text import printable
 from holdfast.core.types import Image, Sample, Tensor
@@ -82,6 +82,26 @@ class Inference:
             for n, key in keys.items():
                 self.settle(state, n, item.sample.name, state.known[key])
 
+    def infer_defended(self, state: ImageState, n: int, sample: Sample) -> None:
+        """Run one pipeline with a defence, which shares no tensor with others, and note its record."""
+        run = self._network([n])
+        if run is None:
+            return
+        pipeline, work = self.work.pipelines[n].pipeline, self.work
+        machine = load_pipeline(pipeline.replace(infer=lambda _model, _threads: run), work.model)
+
+        def predicted() -> Record:
+            pixels = machine.decode(sample.data)
+            prepared = machine.prepare_pixels(pixels.copy())
+            # Equal for equal pixels through equal stages: the masked images are then equal, too.
+            names = [self.stages[n][kind] for kind in ("colour", "fit", "resize", "normalise")]
+            digest = hashlib.sha256(f"{pixels.shape}{names}".encode() + pixels.tobytes())
+            state.inputs[n] = digest.hexdigest()[:16]
+            truth = work.classes, work.ignore_index
+            return record_of(sample, prepared.frame.original, machine.predict(prepared), *truth)
+
+        self.settle(state, n, sample.name, attempt(predicted))
+
     def settle(self, state: ImageState, n: int, name: str, outcome: Record | Exception) -> None:
         """Note the record or the failure of one image, or why the pipeline cannot be run at all."""
         if not isinstance(outcome, Exception):
@@ -145,7 +165,7 @@ class PipelineWork(Work[Entry, Inference]):
         head = lookup("head", model.card.head.name)
         setups = []
         for pipeline in (one.pipeline for one in self.pipelines):
-            parts = {f.name: lookup(f.name, getattr(pipeline, f.name)) for f in fields(pipeline)}
+            parts = {kind: lookup(kind, getattr(pipeline, kind)) for kind in STAGES}
             facts = {**common, "pipeline": pipeline.describe(), "parts": {**parts, "head": head}}
             setups.append(Setup("evaluate", facts))
         return setups
@@ -186,9 +206,13 @@ class PipelineWork(Work[Entry, Inference]):
             except InputError as problem:
                 errors = dict.fromkeys(mine, problem)
             else:
-                for together in _parts(mine):
+                defended = [n for n in mine if self.pipelines[n].pipeline.defence is not None]
+                plain = {n: mine[n] for n in mine if n not in defended}
+                for together in _parts(plain):
                     for tensor in distinct_tensors(together, self.model.card.input, sample, errors):
                         state.infer(image, tensor)
+                for n in defended:
+                    state.infer_defended(image, n, sample)
             for n, error in errors.items():
                 state.settle(image, n, entry.name, error)
             if self.fatal and state.problems:

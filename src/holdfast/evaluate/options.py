@@ -139,6 +139,20 @@ class StageOptions(Options, group=EXECUTION):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DefenceOptions(Options, group=EXECUTION):
+    """A defence around the model."""
+
+    defend: Annotated[
+        str | None,
+        Option(
+            "Wrap the detector: masks, masks:lines=30,squares=8,patch=16,alpha=0.6, or a run of certify.",
+            metavar="DEFENCE",
+            example="masks:lines=30,alpha=0.6",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobsOptions(Options, group=EXECUTION):
     """Worker processes."""
 
@@ -255,6 +269,7 @@ class EvaluationOptions(
     SubjectOptions,
     ClassOptions,
     StageOptions,
+    DefenceOptions,
     RunOptions,
     StrictOptions,
     command="evaluate",

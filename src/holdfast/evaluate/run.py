@@ -35,8 +35,11 @@ from holdfast.evaluate.score import Settings, score_records
 from holdfast.evaluate.slicing import Slicing, open_slicings
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES
+from holdfast.stages.defence import MaskDefence
+from holdfast.stages.double_masking import DoubleMasking
 
 DEFAULT_RUNS = Path("holdfast-runs")
+CERTIFIED = "certify.json"  # the manifest of a certification
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,11 @@ def evaluation_plan(
     if dataset is None:
         reading: dict[str, Any] = {name: getattr(options, name) for name in ("format", "split", "images")}
         dataset = open_dataset(options.data, task=model.card.task, **reading)
+    pipeline = pipeline_of(model.card).replace(**dict(text.split("=", 1) for text in options.stage))
     return EvaluationPlan(
         model,
         dataset,
-        pipeline_of(model.card).replace(**dict(text.split("=", 1) for text in options.stage)),
+        pipeline if options.defend is None else defended(pipeline, options.defend, model),
         settings,
         runs=options.runs,
         jobs=options.jobs,
@@ -91,6 +95,30 @@ def _slices(options: EvaluationOptions, dataset: Dataset, model: Model) -> tuple
     if not (options.slice_ or options.slice_file):
         return ()
     return open_slicings(options.slice_, options.slice_file, dataset, model.card.task)
+
+
+def defended(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
+    """The pipeline with the defence of `--defend`: masks, masks:SETTINGS, or a certification."""
+    defences: dict[str, Any] = {"detect": MaskDefence, "classify": DoubleMasking}
+    if model.card.task not in defences:
+        raise InputError(f"--defend: expected a detector or classifier, got a {MODEL_KINDS[model.card.task]}")
+    kind, _, settings = text.partition(":")
+    if kind != "masks":
+        settings = _certified_defence(Path(text))
+    try:
+        return dataclasses.replace(pipeline, defence=defences[model.card.task].parse(settings))
+    except InputError as problem:
+        raise InputError(f"--defend: {problem}") from None
+
+
+def _certified_defence(path: Path) -> str:
+    """The settings of the defence in the manifest of a certification."""
+    file = path / CERTIFIED if path.is_dir() else path
+    try:
+        return str(orjson.loads(file.read_bytes())["about"]["defence"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        expected = "expected masks, masks:KEY=VALUE,… or the folder of a certification"
+        raise InputError(f"--defend {path}: {expected}, got: {problem}") from None
 
 
 def run_folder(plan: EvaluationPlan) -> Path:
@@ -111,7 +139,7 @@ def _name(plan: EvaluationPlan) -> str:
     chosen = plan.pipeline.describe() if plan.pipeline else trained
     parts = [f"{plan.model.name}-on-{plan.dataset.name}"]
     for stage, name in chosen.items():
-        if name != trained[stage]:  # of a function or a rewritten graph only a few digits
+        if name != trained.get(stage):  # of a function or a rewritten graph only a few digits
             parts.append(f"{stage}-{name if len(name) <= 40 else fingerprint.of(name)[:8]}")
     return slug("-".join(parts))
 

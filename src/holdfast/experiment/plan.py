@@ -24,6 +24,7 @@ from holdfast.core.limits import parse_toml
 from holdfast.evaluate.options import (
     CardOptions,
     ClassOptions,
+    DefenceOptions,
     ReadingOptions,
     ScoreOptions,
     SliceOptions,
@@ -55,7 +56,7 @@ class DatasetEntry(ReadingOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(ScoreOptions, SliceOptions, StageOptions, CalibrationOptions):
+class Evaluate(ScoreOptions, SliceOptions, StageOptions, DefenceOptions, CalibrationOptions):
     """do = "evaluate"."""
 
     noise: Annotated[
@@ -70,7 +71,9 @@ class Evaluate(ScoreOptions, SliceOptions, StageOptions, CalibrationOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise(AllOptions, SuiteNameOptions, RuleOptions, SliceOptions, StageOptions, CalibrationOptions):
+class Noise(
+    AllOptions, SuiteNameOptions, RuleOptions, SliceOptions, StageOptions, DefenceOptions, CalibrationOptions
+):
     """do = "noise": every option alone, then the worst of each family together."""
 
 

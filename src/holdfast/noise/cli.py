@@ -35,6 +35,7 @@ _IMAGES_ONLY = (
     "map",
     "rule",
     "classes",
+    "defend",
     "predictions_out",
     "per_image",
     "suite",

@@ -5,6 +5,10 @@ from pathlib import Path
 
 from holdfast.audit import page as audit
 from holdfast.audit.result import open_audit
+from holdfast.certify import classify_result as classes
+from holdfast.certify import page as certify
+from holdfast.certify.classify_result import CLASSIFIED
+from holdfast.certify.result import CERTIFICATIONS
 from holdfast.evaluate import page as evaluation
 from holdfast.evaluate.result import open_run
 from holdfast.noise.language import page as language
@@ -33,5 +37,11 @@ PAGES: dict[str, tuple[str, Callable[[Path], str], str]] = {
     "noise": ("noise.json", lambda run: vision.page(open_suite(run)), "noise.html"),
     "language": ("language.json", lambda run: language.page(open_language(run)), "noise.html"),
     "speech": ("speech.json", _speech, "speech.html"),
+    "certify": ("certify.json", lambda run: certify.page(CERTIFICATIONS.open(run)), "certify.html"),
+    "certify-classes": (
+        "certify-classes.json",
+        lambda run: classes.page(CLASSIFIED.open(run)),
+        "certify.html",
+    ),
     "evaluation": ("run.json", _evaluation, "report.html"),
 }
