@@ -43,7 +43,7 @@ from holdfast.noise.vision.run import NoisePlan, measure, prepare
 from holdfast.stages.deployed import DeployedInference
 from holdfast.stages.families import families, options
 
-SHORT = 20.0  # seconds within which one process evaluates more images than several
+SHORT = 20.0  # seconds within which one process finishes more images than several
 LEAST = 4  # images evaluated regardless of the time
 CALIBRATIONS = 5  # runs over the calibration images, about
 SPEC = 60.0  # seconds for a specification, at most
@@ -110,9 +110,15 @@ def audit(plan: AuditPlan, watch: Watch = no_progress, began: float | None = Non
 
 def _plan(state: AuditState, count: int, until: float = math.inf) -> EvaluationPlan:
     """The plan on the first images of the dataset, with as few images per cell as the time requires."""
-    plan = state.plan.plan
+    plan = _in_time(state.plan.plan, until)
     source = {**plan.source, "images": count}
-    return replace(plan, dataset=plan.dataset.first(count), source=source, shard=state.shard, until=until)
+    return replace(plan, dataset=plan.dataset.first(count), source=source, shard=state.shard)
+
+
+def _in_time(plan: EvaluationPlan, until: float) -> EvaluationPlan:
+    """The plan that stops at `until`; in one process if starting others would take longer than it saves."""
+    short = until - time.monotonic() < SHORT
+    return replace(plan, until=until, jobs=1 if short else plan.jobs)
 
 
 def _evaluate(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
@@ -128,9 +134,7 @@ def _evaluate(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
     until = math.inf if clock.finished("evaluate") else time.monotonic() + seconds
     with watch(f"evaluate {plan.model.name}", count) as step:
         try:
-            part = _plan(state, count, until)
-            short = until - time.monotonic() < SHORT  # to start other processes takes longer than it saves
-            state.evaluation = evaluate(replace(part, jobs=1) if short else part, step)
+            state.evaluation = evaluate(_plan(state, count, until), step)
         except BudgetSpent:  # there is no audit without an evaluation
             count = min(whole, LEAST)
             state.evaluation = evaluate(replace(_plan(state, count), jobs=1), step)
@@ -312,5 +316,5 @@ def _recheck(state: AuditState, clock: Clock, watch: Watch) -> PartOutcome:
 def _squares_plan(state: AuditState, count: int, until: float = math.inf) -> SquaresPlan:
     """The plan of the square on the first images, with the planned number of positions."""
     options, plan = state.plan.options, state.plan.plan
-    plan = replace(plan, dataset=plan.dataset.first(count), until=until)
+    plan = replace(_in_time(plan, until), dataset=plan.dataset.first(count))
     return SquaresPlan(plan, state.pipeline, share=options.square, most=state.places or options.places)
