@@ -265,6 +265,16 @@ def test_noises_stop_at_their_share_with_the_images_finished_by_then(blobs, monk
     same_again(plan, made.result)
 
 
+def test_noises_that_finish_one_image_in_time_are_those_of_one_image(blobs, monkeypatch):
+    plan = wanted(blobs, budget="1h", only=("noise", "squares"), places=20)
+    plan.folder.mkdir(parents=True)
+    (plan.folder / SCHEDULE).write_text('{"shard": 1}')
+    ended_after(monkeypatch, sweep, [1])
+    found = audit(plan).result
+    assert found.parts[1].images == 1
+    assert "--images 1" in found.noises[0].command
+
+
 def test_an_attack_stops_at_its_share_with_the_images_and_budgets_finished_by_then(blobs, monkeypatch):
     plan = wanted(blobs, budget="1h", pixels=(5, 20, 50))
     ended_after(monkeypatch, measure, [2, 2, 1])  # the patch, then two budgets of pixels

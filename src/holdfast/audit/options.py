@@ -98,7 +98,7 @@ class AuditSettings(PartOptions, BudgetOptions, DefenceOptions, group=EFFORT):
     """Settings of an audit of any model. Image counts that are not given are planned within the budget."""
 
     noise_images: Annotated[
-        int | None, Option("Images tested with every noise option (default: planned).", least=2)
+        int | None, Option("Images tested with every noise option (default: planned).", least=1)
     ] = None
     attack_images: Annotated[int | None, Option("Images to attack (default: planned).", least=1)] = None
     square_images: Annotated[
