@@ -33,6 +33,21 @@ def yolov8_raw(rng):
     return {"o": yolov5_raw(rng)["o"][:, :, 1:].transpose(0, 2, 1)}
 
 
+def yolov8_rows(rng):
+    return {"o": yolov5_raw(rng)["o"][:, :, 1:]}
+
+
+MAP_ANCHORS = (((10, 13), (30, 20)), ((40, 30), (60, 50)))
+
+
+def yolo_maps(rng):
+    return {f"m{s}": rng.normal(0, 2, (1, 2, 64 // s, 96 // s, 5 + K)) for s in (16, 32)}
+
+
+def pairs(rng, width=K):
+    return {"s": rng.normal(0, 2, (1, 50, width)), "b": rng.uniform(0, 1, (1, 50, 4))}
+
+
 def fastestdet_raw(rng):
     found = rng.normal(0, 2, (1, 5 + K, 4, 6))
     found[:, 0] = squashed(found[:, 0])
@@ -81,6 +96,30 @@ CASES = {
         lambda rng: {"o": np.concatenate([yolov8_raw(rng)["o"], rng.uniform(-2, 2, (1, 3, 50))], axis=1)},
         {"trailing": 3, "angle": True},
     ),
+    "yolov5 with mask coefficients": (
+        lambda rng: {"o": np.concatenate([yolov5_raw(rng)["o"], rng.normal(0, 1, (1, 50, 4))], axis=2)},
+        {"trailing": 4},
+    ),
+    "yolov5-maps": (yolo_maps, {"anchors": MAP_ANCHORS}),
+    "yolov5-maps squashed": (
+        lambda rng: {n: squashed(m) for n, m in yolo_maps(rng).items()},
+        {"anchors": MAP_ANCHORS, "activation": "none"},
+    ),
+    "yolov3 squashed": (
+        lambda rng: {n: squashed(m) for n, m in yolo_maps(rng).items()},
+        {"anchors": MAP_ANCHORS, "activation": "none"},
+    ),
+    "boxes-scores": (pairs, {"form": "cxcywh", "normalised": True, "activation": "sigmoid"}),
+    "boxes-scores turned": (
+        lambda rng: {n: v.transpose(0, 2, 1) if n == "s" else v for n, v in pairs(rng).items()},
+        {"activation": "sigmoid", "form": "yxyx"},
+    ),
+    "boxes-scores with background": (
+        lambda rng: pairs(rng, K + 1),
+        {"activation": "softmax", "background": "first", "form": "xywh"},
+    ),
+    "detr": (lambda rng: pairs(rng, K + 1), {"activation": "softmax", "background": "last"}),
+    "rtdetr": (yolov8_rows, {"multi_label": True}),
     "fastestdet": (fastestdet_raw, {}),
     "nanodet": (nanodet_raw, {}),
     "nanodet joined": (lambda rng: nanodet_raw(rng, joined=True), {"centre": 0.0}),

@@ -127,7 +127,7 @@ decode = 3
         "  clases: unknown field; did you mean 'classes'?",
         "  classes: missing; give a text or a whole number or a list of texts",
         "  input.size: expected [width, height] in whole pixels, got [416]",
-        "  input.colour: expected 'rgb' or 'bgr', got 'grb'",
+        "  input.colour: expected 'rgb' or 'bgr' or 'grey', got 'grb'",
         "  input.polcy: unknown field; did you mean 'policy'?",
         "  input.mean: expected a list of numbers, got ['a']",
         "  thresholds.score: expected a number, got 'low'",

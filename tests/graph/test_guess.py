@@ -243,9 +243,9 @@ def test_nhwc(make_net):
         ),
         (
             {"a": (1, 10)},
-            (1, 1, 64, 64),
+            (1, 2, 64, 64),
             ModelError,
-            "expected an input of 3 colour channels, got image float32",
+            "expected an input of 3 colour channels, or 1 for grey, got image float32",
         ),
         (
             {"a": (1, 10)},

@@ -27,9 +27,11 @@ MODEL_KINDS: Mapping[Task, str] = {
 }
 UNPACKED_FREELY = 64 << 20  # bytes that every packed file may unpack to
 Layout: TypeAlias = Literal["nchw", "nhwc"]
-Colour: TypeAlias = Literal["rgb", "bgr"]
+Colour: TypeAlias = Literal["rgb", "bgr", "grey"]
 # "letterbox-truncate": the sides of the image are rounded down, as in YOLOX, not to the nearest pixel.
 Policy: TypeAlias = Literal["stretch", "letterbox", "letterbox-truncate", "crop", "square"]
+# What a second input gets: the sides of the network's input, or ones (scale factors, masks of valid pixels).
+Feed: TypeAlias = Literal["width-height", "height-width", "ones"]
 Place: TypeAlias = Literal["centre", "corner"]
 
 
@@ -48,6 +50,18 @@ class Input:
     short_side: int | None = None  # policies "crop" and "square": the short side before the centre crop
     pad: int = 114  # policy "letterbox": grey of the border
     place: Place = "centre"  # policy "letterbox": position of the image
+
+    @property
+    def channels(self) -> int:
+        """3, or 1 for grey."""
+        return 1 if self.colour == "grey" else 3
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape of the tensor of one image, without the batch axis."""
+        width, height = self.size
+        nchw = self.layout == "nchw"
+        return (self.channels, height, width) if nchw else (height, width, self.channels)
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,7 @@ class Card:
     max_detections: int = 100
     decode: str = "pillow"  # the stages the model was trained with
     resize: str = "pillow-bilinear"
+    feeds: Mapping[str, Feed] = field(default_factory=dict)  # inputs other than the image
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,7 @@ def trained(spec: Input, pipeline: Pipeline, image: Size, planes: int = 3) -> Pr
     placement = Placement(*(float(v) for v in (frame.offset_x, frame.offset_y, *frame.resized)))
     order = (2, 1, 0) if spec.colour == "bgr" else (0, 1, 2)
     unit = [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)]
+    unit = [(0.299, 0.587, 0.114)] * 3 if spec.colour == "grey" else unit
     mean, std = np.array(spec.mean, np.float64), np.array(spec.std, np.float64)
     gain, offset = spec.scale / std, -mean / std
     if spec.dtype == "uint8":

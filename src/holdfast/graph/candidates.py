@@ -62,13 +62,22 @@ def one_image(name: str, value: Tensor, card: Card) -> Tensor:
 
 
 def table_rows(
-    raw: Mapping[str, Tensor], names: Sequence[str], card: Card, first: int, what: str, hint: str = ""
+    raw: Mapping[str, Tensor],
+    names: Sequence[str],
+    card: Card,
+    around: tuple[int, int],
+    what: str,
+    hint: str = "",
 ) -> tuple[str, Tensor]:
-    """The name of the one output (1, n, first + classes) and its rows; `what` and `hint` are for messages."""
+    """The name of the one output (1, n, columns) and its rows.
+
+    `around` counts the columns before and behind those of the classes; `what` and `hint` are for messages.
+    """
     name, value = single(raw, names, card)
-    rows, k = one_image(name, value, card), len(card.classes)
-    if rows.ndim != 2 or rows.shape[1] != first + k:
-        expected = f"expected (1, {what}, {first} + {k} classes); correct `classes` in the card{hint}"
+    rows, k, (first, trailing) = one_image(name, value, card), len(card.classes), around
+    if rows.ndim != 2 or rows.shape[1] != first + k + trailing:
+        more = f" + {trailing} trailing columns" if trailing else ""
+        expected = f"expected (1, {what}, {first} + {k} classes{more}); correct `classes` in the card{hint}"
         raise wrong(card, f"output {name!r} {value.shape}: {expected}")
     return name, rows
 
@@ -171,10 +180,33 @@ def from_centres(centres: Floats, sides: Floats) -> Floats:
     return np.concatenate([centres - 0.5 * sides, centres + 0.5 * sides], axis=1)
 
 
+Form: TypeAlias = Literal["xyxy", "yxyx", "cxcywh", "xywh"]
+
+
+def as_xyxy(corners: Floats, form: str) -> Floats:
+    """Boxes (n, 4) xyxy from boxes in another order or form."""
+    if form == "yxyx":
+        return corners[:, [1, 0, 3, 2]]
+    if form == "cxcywh":
+        return from_centres(corners[:, :2], corners[:, 2:])
+    if form == "xywh":
+        return np.concatenate([corners[:, :2], corners[:, :2] + corners[:, 2:]], axis=1)
+    return corners
+
+
 def upright_sides(sides: Floats, angles: Floats) -> Floats:
     """Sides (n, 2) of the smallest upright boxes around boxes rotated by angles (n,) in radians."""
     cos, sin = np.abs(np.cos(angles)), np.abs(np.sin(angles))
     return sides * cos[:, None] + sides[:, ::-1] * sin[:, None]
+
+
+def known_labels(labels: Ints, card: Card) -> Ints:
+    """The same labels (n,), or a CardError if the card has no class of that number."""
+    if len(labels) and labels.max() >= (k := len(card.classes)):
+        problem = f"a label is {int(labels.max())}, but the card names {k} classes (0 to {k - 1})"
+        hint = 'COCO\'s own ids, up to 90, are classes = "coco91"'
+        raise wrong(card, f"{problem}; correct `classes` or `label_offset` in the card ({hint})")
+    return labels
 
 
 LARGEST = math.log(1000.0 / 16.0)  # the equations' limit of dw and dh

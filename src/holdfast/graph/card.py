@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from holdfast.core.errors import CardError, OutputError, UnknownName
 from holdfast.core.limits import parse_toml, read_file
-from holdfast.core.model import Card, Head, Input, Task
+from holdfast.core.model import Card, Feed, Head, Input, Task
 from holdfast.core.pipeline import LETTERBOXES
 from holdfast.core.registry import part
 from holdfast.core.types import Size
@@ -136,7 +136,7 @@ def fit(kind: Any, value: Any) -> Any:
     raise InvalidField(describe(kind))
 
 
-_SECTIONS = ("input", "head", "thresholds", "trained_with")
+_SECTIONS = ("input", "head", "thresholds", "trained_with", "feeds")
 _THRESHOLDS = ("score", "nms_iou", "max_detections")  # fields of a Card in section [thresholds]
 _TRAINED_WITH = ("decode", "resize")  # in section [trained_with]: the stages the model was trained with
 
@@ -191,8 +191,9 @@ def parse_card(document: Mapping[str, Any], folder: Path) -> Card:
     thresholds = fit_fields(Card, tables["thresholds"], "thresholds.", problems, _THRESHOLDS)
     trained = fit_fields(Card, tables["trained_with"], "trained_with.", problems, _TRAINED_WITH)
     head = _read_head(tables["head"], problems)
+    feeds = _read_feeds(tables["feeds"], problems)
     if not problems and head:
-        card = Card(values["task"], Input(**size), head, classes, **thresholds, **trained)
+        card = Card(values["task"], Input(**size), head, classes, **thresholds, **trained, feeds=feeds)
         problems = contradictions(card)
     if problems:
         raise CardError(join_problems(problems))
@@ -243,6 +244,14 @@ def _read_head(table: Mapping[str, Any], problems: list[str]) -> Head | None:
     return Head(name, options)
 
 
+def _read_feeds(table: Mapping[str, Any], problems: list[str]) -> dict[str, Feed]:
+    """What the inputs other than the image get, by their names."""
+    for name, kind in table.items():
+        if kind not in get_args(Feed):
+            problems.append(f"feeds.{name}: expected {describe(Feed)}, got {shortened(kind)}")
+    return dict(table)
+
+
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
 
@@ -255,8 +264,8 @@ def contradictions(card: Card) -> list[str]:
     checks = [
         (card.task == expected, f"task: head {card.head.name!r} is for task {expected!r}, got {card.task!r}"),
         (card.task in get_args(Task), f"task: expected one of {get_args(Task)}, got {card.task!r}"),
-        (len(image.mean) == 3, f"input.mean: expected 3 numbers, one per channel, got {len(image.mean)}"),
-        (len(image.std) == 3, f"input.std: expected 3 numbers, one per channel, got {len(image.std)}"),
+        _per_channel("mean", image),
+        _per_channel("std", image),
         (0.0 not in image.std, "input.std: expected numbers other than 0, as the tensor is divided by them"),
         (image.scale != 0, "input.scale: expected a number other than 0"),
         (0 <= image.pad <= 255, f"input.pad: expected 0 to 255, got {image.pad}"),
@@ -267,6 +276,14 @@ def contradictions(card: Card) -> list[str]:
         (most >= 1, f"thresholds.max_detections: expected 1 or more, got {most}"),
     ]
     return [text for holds, text in checks if not holds]
+
+
+def _per_channel(name: str, image: Input) -> tuple[bool, str]:
+    """Whether a field has a number per channel, three equal ones for grey; and what is wrong otherwise."""
+    values = getattr(image, name)
+    if image.colour == "grey":
+        return len(values) in (1, 3) and len(set(values)) == 1, f"input.{name}: expected 1 number for grey"
+    return len(values) == 3, f"input.{name}: expected 3 numbers, one per channel, got {len(values)}"
 
 
 WIDTH = 100  # lists longer than this are written over several lines
@@ -297,6 +314,7 @@ def card_text(card: Card, guessed: Sequence[str] = ()) -> str:
         "head": {"name": card.head.name, **card.head.options},
         "thresholds": {k: getattr(card, k) for k in _THRESHOLDS},
         "trained_with": {k: getattr(card, k) for k in _TRAINED_WITH},
+        **({"feeds": card.feeds} if card.feeds else {}),
     }
     lines: list[str] = []
     for section, table in sections.items():

@@ -3,16 +3,18 @@
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from holdfast.core.errors import ModelError
-from holdfast.core.model import Layout, Task
+from holdfast.core.model import Layout, Task, read_onnx
 from holdfast.core.registry import part
-from holdfast.core.types import Size
-from holdfast.graph.inspect import ModelInfo, TensorInfo, image_input, info_of, load_proto
+from holdfast.core.types import Size, Tensor
+from holdfast.graph.feeds import KNOWN, feed
+from holdfast.graph.inspect import ModelInfo, TensorInfo, image_input, info_of, load_proto, other_inputs
 from holdfast.graph.quantised import in_float
 from holdfast.graph.session import condense, open_session
 
@@ -39,12 +41,22 @@ class GraphFacts:
     ends: Mapping[str, frozenset[str]]  # the operators that compute each output, behind those that only move
     starts: frozenset[str]  # the operators that first read the image
     names: tuple[str, ...]  # class names the exporter left in the file
+    channels: int  # of the image: 3, or 1 for grey
     takes_unit: bool  # whether the first constants applied to the image are those of values in 0..1
 
     @property
     def only(self) -> tuple[str, Shape]:
         """The name and the shape of the only output; an empty name and shape if there are several."""
         return next(iter(self.outputs.items())) if len(self.outputs) == 1 else ("", ())
+
+    @cached_property
+    def sample(self) -> Mapping[str, Tensor]:
+        """The outputs for an image of random pixels: the ranges of values tell more than shapes."""
+        path = self.info.path
+        session = _open(path, read_onnx(path) if path.suffix == ".gz" else str(path))
+        pixels = np.random.default_rng(0).integers(0, 256, (*self.size[::-1], self.channels))
+        image = pixels.astype(np.uint8) if self.dtype == "uint8" else (pixels / 255).astype(self.dtype)
+        return _outputs(session, self.info, image, self.layout)
 
     def shapes(self) -> str:
         """The outputs with their shapes, for reasons and messages."""
@@ -57,13 +69,14 @@ def gather_facts(path: Path) -> GraphFacts:
     info = info_of(path, proto)
     tensor = image_input(info)
     first, _, last = tensor.shape[-3:]
-    if 3 not in (first, last) and isinstance(first, int):
-        raise ModelError(f"{path}: expected an input of 3 colour channels, got {tensor}")
-    layout: Layout = "nhwc" if last == 3 != first else "nchw"
+    channels = next((c for c in (3, 1) if c in (first, last)), 3)
+    if channels not in (first, last) and isinstance(first, int):
+        raise ModelError(f"{path}: expected an input of 3 colour channels, or 1 for grey, got {tensor}")
+    layout: Layout = "nhwc" if last == channels != first else "nchw"
     size, free = _size(tensor, layout, info.metadata)
     outputs = {t.name: tuple(int(d) for d in (1, *t.shape[1:])) for t in info.outputs if t.static}
     if len(outputs) < len(info.outputs):
-        size, outputs = _run(path, proto, tensor, layout, size, free)
+        size, outputs = _run(info, proto, (layout, channels), size, free)
     names = literal(info.metadata.get("names", ""))  # {0: 'person', ...}, which common exporters write
     if isinstance(names, dict) and sorted(names) == list(range(len(names))):
         names = [name for _, name in sorted(names.items())]
@@ -80,6 +93,7 @@ def gather_facts(path: Path) -> GraphFacts:
         ends={t.name: _ends(structure, t.name) for t in info.outputs},
         starts=frozenset(node.op_type for node in _first_nodes(structure, tensor.name)),
         names=texts if len(set(texts)) == len(texts) else (),
+        channels=channels,
         takes_unit=_takes_unit(structure, tensor.name),
     )
 
@@ -96,25 +110,42 @@ def _size(tensor: TensorInfo, layout: Layout, metadata: Mapping[str, str]) -> tu
 
 
 def _run(
-    path: Path, proto: Any, tensor: TensorInfo, layout: Layout, size: Size, free: bool
+    info: ModelInfo, proto: Any, axes: tuple[Layout, int], size: Size, free: bool
 ) -> tuple[Size, dict[str, Shape]]:
     """The first size the network runs at, and the shapes that really come out for a grey image."""
-    problem = ""
-    try:
-        session = open_session(proto.SerializeToString())
-    except Exception as refusal:  # noqa: BLE001 - onnxruntime has no common error class
-        raise ModelError(f"{path}: onnxruntime cannot load it: {condense(refusal)}") from None
+    (layout, channels), path, problem = axes, info.path, ""
+    session, dtype = _open(path, proto.SerializeToString()), image_input(info).dtype
     for at in [size, *(Size(s, s) for s in FREE_SIZES if free and s != size.width)]:
-        image = (3, at.height, at.width) if layout == "nchw" else (at.height, at.width, 3)
-        shape = (1, *image)[-len(tensor.shape) :]
         try:
-            values = session.run(None, {tensor.name: np.full(shape, 0.5, tensor.dtype)})
+            values = _outputs(session, info, np.full((at.height, at.width, channels), 0.5, dtype), layout)
         except Exception as refusal:  # noqa: BLE001
             problem = problem or condense(refusal)
         else:
-            return at, {o.name: np.shape(v) for o, v in zip(session.get_outputs(), values, strict=True)}
+            return at, {name: np.shape(value) for name, value in values.items()}
     pixels = f"{size.width}×{size.height}"
     raise ModelError(f"{path}: onnxruntime cannot run it on an image of {pixels}: {problem}")
+
+
+def _open(path: Path, source: bytes | str) -> Any:
+    try:
+        return open_session(source)
+    except Exception as refusal:  # noqa: BLE001 - onnxruntime has no common error class
+        raise ModelError(f"{path}: onnxruntime cannot load it: {condense(refusal)}") from None
+
+
+def _outputs(session: Any, info: ModelInfo, image: Tensor, layout: Layout) -> dict[str, Tensor]:
+    """The outputs for an image (h, w, c); known second inputs are fed."""
+    given = image_input(info)
+    tensor = np.moveaxis(image, 2, 0)[None] if layout == "nchw" else image[None]
+    batch = given.shape[0] if len(given.shape) == 4 and isinstance(given.shape[0], int) else 1
+    feeds = {given.name: tensor.repeat(batch, axis=0) if len(given.shape) == 4 else tensor[0]}
+    for other in (t for t in other_inputs(info) if t.name in KNOWN):
+        feeds[other.name] = feed(KNOWN[other.name], other.shape, other.dtype, tensor, layout)
+    values = session.run(None, feeds)
+    outputs = {o.name: np.asarray(v) for o, v in zip(session.get_outputs(), values, strict=True)}
+    if batch == 1 or any(v.ndim == 0 or len(v) != batch for v in outputs.values()):
+        return outputs
+    return {name: value[:1] for name, value in outputs.items()}
 
 
 def _ends(graph: Any, name: str) -> frozenset[str]:

@@ -272,13 +272,23 @@ def _tensor(value: Any) -> TensorInfo:
 
 
 def image_input(info: ModelInfo) -> TensorInfo:
-    """The one input of a model, which takes an image: four axes, or three of which one is the 3 channels."""
-    shape = info.inputs[0].shape if len(info.inputs) == 1 else ()
-    if len(shape) == 4 or (len(shape) == 3 and 3 in (shape[0], shape[2])):
-        return info.inputs[0]
+    """The input that takes an image: four axes, or three of which one is the colour channels."""
+    images = [t for t in info.inputs if _takes_image(t.shape)]
+    if len(images) == 1:
+        return images[0]
     got = ", ".join(map(str, info.inputs)) or "none"
     expected = "one input that takes an image, of four axes or of three without a batch"
     raise ModelError(f"{info.path}: expected {expected}, got {got}")
+
+
+def _takes_image(shape: tuple[Dim, ...]) -> bool:
+    return len(shape) == 4 or (len(shape) == 3 and 3 in (shape[0], shape[2]))
+
+
+def other_inputs(info: ModelInfo) -> list[TensorInfo]:
+    """The inputs besides the image."""
+    image = image_input(info)
+    return [t for t in info.inputs if t.name != image.name]
 
 
 _Shape = tuple[int, ...]

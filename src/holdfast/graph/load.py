@@ -4,18 +4,19 @@ import dataclasses
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from holdfast.core.errors import CardError, InputError, ModelError, UnknownName
-from holdfast.core.model import Card, Head, Input, Model, existing_file
+from holdfast.core.model import Card, Feed, Head, Input, Model, existing_file
 from holdfast.core.registry import lookup
 from holdfast.graph.card import BUILT_IN, card_path, numbered, read_card, write_card
 from holdfast.graph.evidence import GraphFacts, Proposal, gather_facts
+from holdfast.graph.feeds import KNOWN
 from holdfast.graph.formats import onnx_of
 from holdfast.graph.guess_rules import RULES
-from holdfast.graph.inspect import ModelInfo, image_input, inspect, rows
+from holdfast.graph.inspect import ModelInfo, image_input, inspect, other_inputs, rows
 
 QUIET = -30.0  # as a logit it is no object; as a probability it is below every threshold
 
@@ -24,7 +25,7 @@ def check_card(card: Card, info: ModelInfo) -> None:
     """Raise a CardError naming the model if its input or outputs contradict the card."""
     tensor = image_input(info)
     width, height = card.input.size
-    expected = (3, height, width) if card.input.layout == "nchw" else (height, width, 3)
+    expected = card.input.shape
     if any(isinstance(g, int) and g != w for g, w in zip(tensor.shape[-3:], expected, strict=True)):
         shape = f"(1, {', '.join(map(str, expected))}) ({card.input.layout}, {width}×{height})"
         takes = f"the model takes {tensor}; correct `size` or `layout`"
@@ -32,6 +33,7 @@ def check_card(card: Card, info: ModelInfo) -> None:
     if tensor.dtype != card.input.dtype:
         described = f"the card describes an input of type {card.input.dtype}"
         raise CardError(f"{info.path}: {described}, the model takes {tensor}; correct `dtype`")
+    _check_feeds(card, info)
     if not all(t.static for t in info.outputs):
         return  # free shapes: the head checks what really comes out
     # The head checks its own requirements: decode outputs of these shapes that contain no detection.
@@ -42,6 +44,21 @@ def check_card(card: Card, info: ModelInfo) -> None:
         lookup("head", card.head.name)(raw, dataclasses.replace(card, score=1.0))
     except CardError as problem:
         raise CardError(f"{info.path}: {problem}") from None
+
+
+def _check_feeds(card: Card, info: ModelInfo) -> None:
+    """Raise a CardError unless the card says what each input other than the image gets."""
+    others = [t.name for t in other_inputs(info)]
+    for tensor in other_inputs(info):
+        if tensor.name not in card.feeds:
+            kinds = " or ".join(f'"{kind}"' for kind in get_args(Feed))
+            advice = f"write in the card what it gets: [feeds] {tensor.name} = {kinds}"
+            raise CardError(f"{info.path}: the card does not feed the input {tensor}; {advice}")
+    for name in card.feeds:
+        if name not in others:
+            got = ", ".join(others) or "none"
+            expected = f"expected the name of an input other than the image ({got})"
+            raise CardError(f"{info.path}: feeds.{name}: {expected}; correct [feeds] in the card")
 
 
 def shipped() -> list[str]:
@@ -135,7 +152,12 @@ def guess(path: Path) -> tuple[Card, tuple[str, ...]]:
     task, head = proposal.task, Head(proposal.head, proposal.options)
     why_head = (f"task: {task}, because of the head", f"head: {head.name}, because {proposal.because}")
     reasons = (*why_head, why_classes, *why_image, *proposal.warnings)
-    return Card(task, image, head, classes, resize=proposal.resize, **proposal.thresholds), reasons
+    known = {t.name: KNOWN[t.name] for t in other_inputs(facts.info) if t.name in KNOWN}
+    why_feeds = [
+        f"feeds: {name} = {kind}, because inputs of this name take it" for name, kind in known.items()
+    ]
+    card = Card(task, image, head, classes, resize=proposal.resize, **proposal.thresholds, feeds=known)
+    return card, (*reasons, *why_feeds)
 
 
 def write_guess(path: Path, out: Path | None = None, *, force: bool = False) -> tuple[Path, tuple[str, ...]]:
@@ -168,10 +190,12 @@ def _guess_input(facts: GraphFacts, proposal: Proposal) -> tuple[Input, list[str
     """Preprocessing: facts from the graph, completed by the training conventions of such networks."""
     size = proposal.size or facts.size
     fields: dict[str, Any] = {"size": size, "layout": facts.layout, **proposal.input}
+    if facts.channels == 1:
+        fields["colour"] = "grey"
     pixels = f"{size.width}×{size.height}"
     why_size = "assumed: the size in the graph is dynamic"
-    why_size = why_size if facts.free_size else f"because the graph's input is {facts.info.inputs[0]}"
-    why_layout = f"because the input is {facts.info.inputs[0]}"
+    why_size = why_size if facts.free_size else f"because the graph's input is {image_input(facts.info)}"
+    why_layout = f"because the input is {image_input(facts.info)}"
     reasons = [f"size: {pixels}, {why_size}", f"layout: {facts.layout}, {why_layout}"]
     if facts.dtype in ("float16", "uint8"):
         fields["dtype"] = facts.dtype
@@ -188,8 +212,12 @@ def _guess_input(facts: GraphFacts, proposal: Proposal) -> tuple[Input, list[str
         fields = {**(IMAGENET if proposal.imagenet else {"scale": 1 / 255}), **fields}
         scale = "1/255" if fields["scale"] == 1 / 255 else f"{fields['scale']:g}"
         reasons.append(f"scale: {scale}, assumed, as in {proposal.like}: the graph does not normalise")
+        if facts.channels == 1:
+            means = {k: (float(np.mean(fields[k])),) for k in ("mean", "std") if k in fields}
+            fields |= {name: tuple(round(v, 3) for v in values) for name, values in means.items()}
         for name in ("mean", "std") if "mean" in fields else ():
             numbers = " ".join(f"{v:g}" for v in fields[name])
             reasons.append(f"{name}: {numbers}, assumed, as in {proposal.like}")
     image, assumed = Input(**fields), f"assumed, as in {proposal.like}: it cannot be read from the graph"
-    return image, [*reasons, f"colour: {image.colour}, {assumed}", f"policy: {image.policy}, {assumed}"]
+    why_colour = "because the input has one channel" if image.colour == "grey" else assumed
+    return image, [*reasons, f"colour: {image.colour}, {why_colour}", f"policy: {image.policy}, {assumed}"]

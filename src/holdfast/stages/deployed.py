@@ -18,6 +18,7 @@ from holdfast.core.registry import lookup, part
 from holdfast.core.sources import code_of, installed
 from holdfast.core.types import Tensor
 from holdfast.graph.artifacts import Artifact, cached_artifact
+from holdfast.graph.feeds import fix_feeds
 from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext, RewriteResult
 from holdfast.stages.infer import batch_of, batched, source_of
 
@@ -76,8 +77,10 @@ class DeployedInference:
 
     def __call__(self, model: Model, threads: int = 0) -> Run:
         """The rewritten model opened on the runtime."""
-        if not self.rewrites:
+        if not self.rewrites and not (model.card.feeds and self.runtime != "onnxruntime"):
             source = source_of(model)
+        elif not self.rewrites:  # only ONNX Runtime is given more than the image
+            source = rewritten(model, (), None).model.SerializeToString()
         elif self.folder is None:
             source = rewritten(model, self.rewrites, self.calibration).model.SerializeToString()
         else:
@@ -148,6 +151,7 @@ def rewritten(model: Model, names: Iterable[str], calibration: Calibration | Non
     if calibration is not None and calibration.lack and _calibrated(names):
         raise CannotRewrite(calibration.lack)
     graph: Any = onnx.load_from_string(model.read()) if model.path.suffix == ".gz" else onnx.load(model.path)
+    fix_feeds(graph, model.card)
     batch = batch_of(graph.graph)
     tensors = (lambda: (batched(t, batch) for t in calibration.tensors(model))) if calibration else None
     context = RewriteContext(model.card, tensors, observed=calibration.observed if calibration else {})

@@ -10,6 +10,7 @@ from holdfast.core.model import Model
 from holdfast.core.pipeline import Run
 from holdfast.core.registry import stage
 from holdfast.core.types import Tensor
+from holdfast.graph.feeds import feed
 from holdfast.graph.session import condense, open_session
 
 
@@ -31,13 +32,15 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     The returned function runs one tensor (1, …) through the ONNX bytes or file: output name -> array.
     """
     session = open_graph(source, str(model.path), threads)
-    inputs = session.get_inputs()
+    inputs = [i for i in session.get_inputs() if i.name not in model.card.feeds]
+    others = [i for i in session.get_inputs() if i.name in model.card.feeds]
     if len(inputs) != 1:
         listed = ", ".join(i.name for i in inputs) or "none"
-        raise ModelError(f"{model.path}: expected one image input, got {len(inputs)} ({listed})")
+        advice = ". Write in the card what the others get: [feeds]" if len(inputs) > 1 else ""
+        raise ModelError(f"{model.path}: expected one image input, got {len(inputs)} ({listed}){advice}")
     shape, spec = inputs[0].shape, model.card.input
     w, h = spec.size
-    expected = [1, 3, h, w] if spec.layout == "nchw" else [1, h, w, 3]
+    expected = [1, *spec.shape]
     if len(shape) not in (3, 4):
         raise ModelError(f"{model.path}: expected an image input of 3 or 4 dimensions, got shape {shape}")
     for side, stated in zip(shape[-3:], expected[1:], strict=True):
@@ -48,8 +51,11 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     names = [o.name for o in session.get_outputs()]
 
     def run(tensor: Tensor) -> dict[str, Tensor]:
+        more = {
+            i.name: feed(model.card.feeds[i.name], i.shape, _dtype(i), tensor, spec.layout) for i in others
+        }
         try:
-            values = session.run(names, {inputs[0].name: tensor})
+            values = session.run(names, {inputs[0].name: tensor, **more})
         except Exception as problem:
             what = condense(problem, 300)
             raise ImageError(f"ONNX Runtime cannot run the model on it: {what}") from problem
@@ -58,6 +64,13 @@ def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
     alone = one_of(run, fixed_batch(inputs[0].shape), model)
     alone.pure = True  # type: ignore[attr-defined]
     return alone
+
+
+def _dtype(port: Any) -> str:
+    """The numpy type of an input of a session."""
+    kinds = {"float": "float32", "double": "float64"}
+    kind: str = port.type.removeprefix("tensor(").removesuffix(")")
+    return kinds.get(kind, kind)
 
 
 def open_graph(source: bytes | str, what: str, threads: int) -> Any:
@@ -98,7 +111,7 @@ def batched(tensor: Tensor, batch: int) -> Tensor:
 def batch_of(graph: Any) -> int:
     """Batch size of a parsed ONNX graph, 0 without a batch axis; weights among its inputs are ignored."""
     weights = {w.name for w in graph.initializer}
-    images = [i for i in graph.input if i.name not in weights]
+    images = [i for i in graph.input if i.name not in weights and len(i.type.tensor_type.shape.dim) > 2]
     return fixed_batch([d.dim_value for d in images[0].type.tensor_type.shape.dim]) if images else 1
 
 

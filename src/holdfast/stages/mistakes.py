@@ -32,6 +32,8 @@ PLAIN: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 @stage("fit", **MISTAKE)
 def channels_swapped(spec: Input) -> Input:
     """RGB where the model wants BGR, or the reverse."""
+    if spec.colour == "grey":
+        return spec
     return replace(spec, colour="rgb" if spec.colour == "bgr" else "bgr")
 
 

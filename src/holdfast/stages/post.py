@@ -137,6 +137,8 @@ def _without_nms(card: Card) -> str:
         return ""
     if card.task == "single":
         return "the model predicts one box per image; there is no NMS"
+    if not part("head", card.head.name).facts.get("nms_in_graph", True):
+        return f"head {card.head.name!r} needs no NMS"
     return f"NMS is part of the graph (head {card.head.name!r}) and cannot be replaced"
 
 

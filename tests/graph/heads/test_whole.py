@@ -25,10 +25,12 @@ def test_every_head_has_its_facts():
     assert set(heads) == {
         *("anchors", "boxes", "classifier", "fastestdet", "landmark", "nanodet", "segmentation"),
         *("rtdetr", "selected", "yolov3", "yolov5", "yolov8", "yolox"),
+        *("boxes-scores", "centernet", "detr", "dets-labels", "yolov5-maps"),
     }
     assert all({"task", "nms", "options"} <= set(facts) for facts in heads.values())
     assert {n for n, f in heads.items() if f["nms"]} == {
         *("anchors", "fastestdet", "nanodet", "yolov3", "yolov5", "yolov8", "yolox"),
+        *("boxes-scores", "yolov5-maps"),
     }
 
 

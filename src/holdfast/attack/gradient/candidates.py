@@ -22,6 +22,9 @@ from holdfast.graph import candidates as shared
 from holdfast.graph.candidates import options_of, wrong
 from holdfast.graph.heads import anchors as anchor_head
 from holdfast.graph.heads import decoded, grids, whole_image
+from holdfast.graph.heads.boxes_scores import BoxesScoresOptions, pair
+from holdfast.graph.heads.detr import DetrOptions
+from holdfast.graph.heads.yolov5_maps import Yolov5MapsOptions
 
 LEAST = 1e-12  # probabilities are clamped to at least this
 CLOSEST = 1e-7  # resolution of float32 just below 1
@@ -65,8 +68,8 @@ def candidates_of(card: Card) -> Callable[..., Any]:
 @stage("candidates")
 def yolov3(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All cells of the maps, scale by scale."""
-    rows = flatten_outputs(raw)
-    scales = grids.scales(flat_indices(raw), options_of(grids.Yolov3Options, card), card)
+    rows, options = flatten_outputs(raw), options_of(grids.Yolov3Options, card)
+    scales = grids.scales(flat_indices(raw), options, card)
     boxes, logits = [], []
     for scale in scales:  # in the order anchor, row, column
         cells = gather(rows, scale.view).permute(0, 1, 3, 4, 2)  # (b, A, h, w, 5+k)
@@ -78,17 +81,77 @@ def yolov3(raw: Mapping[str, Tensor], card: Card) -> Candidates:
         boxes.append(from_centres((middle + corner) * scale.stride, sides).flatten(1, 3))
         logits.append(cells[..., 4:].flatten(1, 3))
     values = torch.cat(logits, dim=1)
-    return Candidates(torch.cat(boxes, dim=1), *_product_of_logits(values[..., :1], values[..., 1:]))
+    score = _product_of_logits if options.activation == "sigmoid" else _product
+    return Candidates(torch.cat(boxes, dim=1), *score(values[..., :1], values[..., 1:]))
+
+
+@stage("candidates")
+def yolov5_maps(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """All cells of the maps, scale by scale."""
+    rows, options = flatten_outputs(raw), options_of(Yolov5MapsOptions, card)
+    boxes, values = [], []
+    for scale in grids.scales(flat_indices(raw), options, card):
+        cells = gather(rows, scale.view).permute(0, 1, 3, 4, 2)  # (b, A, h, w, 5+k)
+        height, width = cells.shape[2:4]
+        corner = constant(np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=2), rows)
+        box = torch.sigmoid(cells[..., :4]) if options.activation == "sigmoid" else cells[..., :4]
+        sides = (2.0 * box[..., 2:]) ** 2 * constant(scale.anchors, rows)[:, None, None, :]
+        centres = (2.0 * box[..., :2] - 0.5 + corner) * scale.stride
+        boxes.append(from_centres(centres, sides).flatten(1, 3))
+        values.append(cells[..., 4:].flatten(1, 3))
+    parts = torch.cat(values, dim=1)
+    score = _product_of_logits if options.activation == "sigmoid" else _product
+    return Candidates(torch.cat(boxes, dim=1), *score(parts[..., :1], parts[..., 1:]))
+
+
+@stage("candidates")
+def boxes_scores(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """All boxes, each with the scores of its row."""
+    return _decoded_pairs(raw, options_of(BoxesScoresOptions, card), card)
+
+
+@stage("candidates")
+def detr(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """All queries."""
+    return _decoded_pairs(raw, options_of(DetrOptions, card), card)
+
+
+@stage("candidates")
+def rtdetr(raw: Mapping[str, Tensor], card: Card) -> Candidates:
+    """All queries."""
+    options = options_of(decoded.RtdetrOptions, card)
+    name, rows = only(raw, options.outputs, card)
+    if rows.ndim != 3 or rows.shape[2] != 4 + len(card.classes):
+        raise wrong(card, f"output {name!r} {tuple(rows.shape)}: expected 4 + {len(card.classes)} columns")
+    unit = constant(shared.pixels(card, options.normalised), rows)
+    boxes = from_centres(rows[..., :2] * unit, rows[..., 2:4] * unit)
+    return Candidates(boxes, rows[..., 4:], odds_of_probabilities(rows[..., 4:]))
+
+
+def _decoded_pairs(raw: Mapping[str, Tensor], options: BoxesScoresOptions, card: Card) -> Candidates:
+    rows = flatten_outputs(raw)
+    box, scores = (gather(rows, index) for index in pair(flat_indices(raw), options, card))
+    first = 1 if options.background == "first" else 0
+    both = _activated(scores, options.activation)
+    values, energy = (part[..., first : first + len(card.classes)] for part in both)
+    unit = constant(shared.pixels(card, options.normalised), rows)
+    order = [1, 0, 3, 2] if options.form == "yxyx" else [0, 1, 2, 3]
+    near, far = (box[..., order] * torch.cat([unit, unit])).split(2, dim=-1)
+    if options.form == "cxcywh":
+        boxes = from_centres(near, far)
+    else:
+        boxes = torch.cat([near, near + far if options.form == "xywh" else far], dim=-1)
+    return Candidates(boxes, values, energy)
 
 
 @stage("candidates")
 def yolov5(raw: Mapping[str, Tensor], card: Card) -> Candidates:
     """All rows of the output."""
     options = options_of(decoded.Yolov5Options, card)
-    _, rows = _rows(raw, options.outputs, card, "boxes")
+    _, rows = _rows(raw, options.outputs, card, "boxes", options.trailing)
     unit = constant(card.input.size if options.normalised else (1.0, 1.0), rows)
     boxes = from_centres(rows[..., :2] * unit, rows[..., 2:4] * unit)
-    return Candidates(boxes, *_product(rows[..., 4:5], rows[..., 5:]))
+    return Candidates(boxes, *_product(rows[..., 4:5], rows[..., 5 : 5 + len(card.classes)]))
 
 
 @stage("candidates")
@@ -243,10 +306,12 @@ def only(raw: Mapping[str, Tensor], outputs: Sequence[str], card: Card) -> tuple
     return name, raw[name]
 
 
-def _rows(raw: Mapping[str, Tensor], outputs: Sequence[str], card: Card, what: str) -> tuple[str, Tensor]:
-    """The one output (b, n, 5+k): box, objectness, classes."""
+def _rows(
+    raw: Mapping[str, Tensor], outputs: Sequence[str], card: Card, what: str, trailing: int = 0
+) -> tuple[str, Tensor]:
+    """The one output (b, n, 5+k+trailing): box, objectness, classes."""
     name, rows = only(raw, outputs, card)
-    width = 5 + len(card.classes)
+    width = 5 + len(card.classes) + trailing
     if rows.ndim != 3 or rows.shape[2] != width:
         raise wrong(card, f"output {name!r} {tuple(rows.shape)}: expected (b, {what}, {width})")
     return name, rows

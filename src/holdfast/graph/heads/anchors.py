@@ -130,8 +130,9 @@ def _map_pairs(tensors: list[Tensor], width: int, chosen: AnchorsOptions) -> lis
 def _sizes(outputs: Mapping[str, Tensor], count: int, chosen: AnchorsOptions, card: Card) -> Maps:
     """Rows and columns of each level, finest first: those of the maps, or those that have `count` anchors."""
     strides = tuple(sorted(chosen.strides))
-    map_sizes = {(t.shape[2], t.shape[3]) for t in outputs.values() if t.ndim == 4}
-    maps: Maps | None = sorted(map_sizes, reverse=True)
+    # Two maps of each level; two levels of a small input may have the same size.
+    map_sizes = sorted(((t.shape[2], t.shape[3]) for t in outputs.values() if t.ndim == 4), reverse=True)
+    maps: Maps | None = map_sizes[::2]
     per_cell = _per_cell(chosen)
     if not map_sizes:
         maps = levels(card.input.size, strides, count // per_cell) if count % per_cell == 0 else None

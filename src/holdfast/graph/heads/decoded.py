@@ -11,7 +11,18 @@ from holdfast.core.model import Card
 from holdfast.core.registry import stage
 from holdfast.core.types import Detections, Floats, Ints, Tensor
 from holdfast.graph import candidates
-from holdfast.graph.candidates import above, from_centres, named, one_image, options_of, shapes, single, wrong
+from holdfast.graph.candidates import (
+    above,
+    as_xyxy,
+    from_centres,
+    known_labels,
+    named,
+    one_image,
+    options_of,
+    shapes,
+    single,
+    wrong,
+)
 
 
 @dataclass(frozen=True)
@@ -21,6 +32,7 @@ class Yolov5Options:
     outputs: tuple[str, ...] = ()
     normalised: bool = False  # boxes in parts of the input (0..1), not in pixels
     multi_label: bool = True  # every class of a box that reaches the threshold, not only its best
+    trailing: int = 0  # columns behind the classes: mask coefficients, keypoints, an angle
 
 
 @stage("head", task="detect", nms=True, options=Yolov5Options)
@@ -28,9 +40,10 @@ def yolov5(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """Candidates from an output (1, n, 5+k): centre x y, width, height, objectness, classes."""
     chosen = options_of(Yolov5Options, card)
     hint = ' (or, without objectness, the head: "yolov8")'
-    _, rows = candidates.table_rows(raw, chosen.outputs, card, 5, "boxes", hint)
+    _, rows = candidates.table_rows(raw, chosen.outputs, card, (5, chosen.trailing), "boxes", hint)
     cells = rows[rows[:, 4] >= card.score].astype(np.float64)
-    index, classes, scores = above(cells[:, 5:] * cells[:, 4:5], card.score, chosen.multi_label)
+    last = 5 + len(card.classes)
+    index, classes, scores = above(cells[:, 5:last] * cells[:, 4:5], card.score, chosen.multi_label)
     unit = candidates.pixels(card, chosen.normalised)
     return Detections(from_centres(cells[index, :2] * unit, cells[index, 2:4] * unit), scores, classes)
 
@@ -39,8 +52,9 @@ def yolov5(raw: Mapping[str, Tensor], card: Card) -> Detections:
 class Yolov8Options(Yolov5Options):
     """What a card may say of a YOLOv8 output."""
 
-    trailing: int = 0  # columns behind the classes: mask coefficients, keypoints, an angle
-    angle: bool = False  # the first of them is the box's rotation; the upright box around it is used
+    angle: bool = (
+        False  # the first of the trailing columns is the box's rotation; the upright box around it is used
+    )
 
 
 @stage("head", task="detect", nms=True, options=Yolov8Options)
@@ -69,18 +83,19 @@ def yolov8(raw: Mapping[str, Tensor], card: Card) -> Detections:
 
 
 @dataclass(frozen=True)
-class RtdetrOptions(Yolov5Options):
+class RtdetrOptions:
     """What a card may say of an RT-DETR table."""
 
+    outputs: tuple[str, ...] = ()
     normalised: bool = True  # boxes in parts of the input (0..1), not in pixels
     multi_label: bool = False  # every class of a box that reaches the threshold, not only its best
 
 
-@stage("head", task="detect", nms=False, options=RtdetrOptions)
+@stage("head", task="detect", nms=False, nms_in_graph=False, options=RtdetrOptions)
 def rtdetr(raw: Mapping[str, Tensor], card: Card) -> Detections:
     """Detections from an output (1, n, 4+k): centre x y, width, height, class probabilities."""
     chosen = options_of(RtdetrOptions, card)
-    _, table = candidates.table_rows(raw, chosen.outputs, card, 4, "queries")
+    _, table = candidates.table_rows(raw, chosen.outputs, card, (4, 0), "queries")
     rows = table.astype(np.float64)
     index, classes, scores = above(rows[:, 4:], card.score, chosen.multi_label)
     unit = candidates.pixels(card, chosen.normalised)
@@ -108,7 +123,7 @@ class BoxesOptions:
     count: str = ""  # how many rows are filled, if the graph says so
     columns: tuple[Column, ...] = ()  # of a single output, e.g. ["x1", "y1", "x2", "y2", "score", "label"];
     # "angle" is the rotation of a box cx cy w h, of which the upright box around it is used
-    form: Literal["xyxy", "yxyx", "cxcywh", "xywh"] = "xyxy"  # order in a boxes output of its own
+    form: candidates.Form = "xyxy"  # order in a boxes output of its own
     normalised: bool = False  # boxes in parts of the input (0..1), not in pixels
     label_offset: int = 0  # subtracted from every label, e.g. 1 where 0 is the background
 
@@ -121,22 +136,8 @@ def boxes(raw: Mapping[str, Tensor], card: Card) -> Detections:
     corners, scores, labels = (_columns if is_table else _separate)(raw, chosen, card)
     labels = labels - chosen.label_offset
     used = np.flatnonzero((scores >= card.score) & (scores > 0) & (labels >= 0))
-    if len(used) and labels[used].max() >= (k := len(card.classes)):
-        problem = f"a label is {int(labels[used].max())}, but the card names {k} classes (0 to {k - 1})"
-        hint = 'COCO\'s own ids, up to 90, are classes = "coco91"'
-        raise wrong(card, f"{problem}; correct `classes` or `label_offset` in the card ({hint})")
     unit = np.tile(candidates.pixels(card, chosen.normalised), 2)
-    return Detections(corners[used] * unit, scores[used], labels[used])
-
-
-def _as_xyxy(corners: Floats, form: str) -> Floats:
-    if form == "yxyx":
-        return corners[:, [1, 0, 3, 2]]
-    if form == "cxcywh":
-        return from_centres(corners[:, :2], corners[:, 2:])
-    if form == "xywh":
-        return np.concatenate([corners[:, :2], corners[:, :2] + corners[:, 2:]], axis=1)
-    return corners
+    return Detections(corners[used] * unit, scores[used], known_labels(labels[used], card))
 
 
 def _columns(raw: Mapping[str, Tensor], chosen: BoxesOptions, card: Card) -> tuple[Floats, Floats, Ints]:
@@ -154,7 +155,7 @@ def _columns(raw: Mapping[str, Tensor], chosen: BoxesOptions, card: Card) -> tup
     if "angle" in names and form == "cxcywh":
         coordinates[:, 2:] = candidates.upright_sides(coordinates[:, 2:], table[:, names.index("angle")])
     labels = np.rint(table[:, names.index("label")]).astype(np.int64)
-    return _as_xyxy(coordinates, form), table[:, names.index("score")], labels
+    return as_xyxy(coordinates, form), table[:, names.index("score")], labels
 
 
 def _separate(raw: Mapping[str, Tensor], chosen: BoxesOptions, card: Card) -> tuple[Floats, Floats, Ints]:
@@ -176,7 +177,7 @@ def _separate(raw: Mapping[str, Tensor], chosen: BoxesOptions, card: Card) -> tu
     filled = len(four)
     if "count" in names:
         filled = min(filled, int(np.asarray(tensors[names["count"]]).reshape(-1)[0]))
-    return _as_xyxy(four[:filled], chosen.form), scores[:filled], labels[:filled]
+    return as_xyxy(four[:filled], chosen.form), scores[:filled], labels[:filled]
 
 
 def roles(shape_of: Mapping[str, tuple[int | str, ...]], kind_of: Mapping[str, str]) -> dict[str, str]:
@@ -213,7 +214,7 @@ def selected(raw: Mapping[str, Tensor], card: Card) -> Detections:
     chosen = options_of(SelectedOptions, card)
     four, scores, picks = _pick(named(raw, chosen.outputs, card), bool(chosen.outputs), card)
     picks = picks[(picks[:, 0] == 0) & (picks >= 0).all(axis=1)]
-    corners, values = _as_xyxy(four[picks[:, 2]], chosen.form), scores[picks[:, 1], picks[:, 2]]
+    corners, values = as_xyxy(four[picks[:, 2]], chosen.form), scores[picks[:, 1], picks[:, 2]]
     if chosen.form != "cxcywh":  # the operator takes corners in either order
         corners = np.sort(corners.reshape(-1, 2, 2), axis=1).reshape(-1, 4)
     unit = np.tile(candidates.pixels(card, chosen.normalised), 2)
@@ -232,6 +233,7 @@ def _pick(raw: Mapping[str, Tensor], in_order: bool, card: Card) -> tuple[Tensor
         tensors = [*fours[:1], *rest, *integers]
     if len(tensors) == 3:
         four, scores, picks = tensors
+        picks = picks[0] if picks.ndim == 3 and len(picks) == 1 else picks
         fits = four.ndim == 3 and four.shape[2] == 4 and scores.ndim == 3 and scores.shape[1] == k
         if fits and picks.ndim == 2 and picks.shape[1] == 3 and four.shape[1] == scores.shape[2]:
             return four[0].astype(np.float64), scores[0].astype(np.float64), picks.astype(np.int64)

@@ -32,6 +32,7 @@ class Yolov3Options:
     strides: tuple[int, ...] = ()  # without: the power of two by which the map is smaller than the input
     scale_xy: tuple[float, ...] = ()  # darknet's scale_x_y per output; without: 1
     multi_label: bool = True  # every class of a box that reaches the threshold, not only its best
+    activation: Literal["sigmoid", "none"] = "sigmoid"  # of objectness and classes; none: done in the graph
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,18 @@ class OutputScale:
 def yolov3(raw: Mapping[str, Tensor], card: Card, exp: Exp = bounded_exp) -> Detections:
     """Candidates from maps (1, A·(5+k), h, w) or (1, h, w, A·(5+k)): per anchor x y w h object classes."""
     chosen = options_of(Yolov3Options, card)
-    parts = [_decode(scale, card, chosen.multi_label, exp) for scale in scales(raw, chosen, card)]
+    parts = [_decode(scale, card, chosen, exp) for scale in scales(raw, chosen, card)]
     boxes, scores, classes = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Detections(boxes, scores, classes)
 
 
-def _decode(scale: OutputScale, card: Card, multi_label: bool, exp: Exp) -> tuple[Floats, Floats, Ints]:
+def _decode(scale: OutputScale, card: Card, chosen: Yolov3Options, exp: Exp) -> tuple[Floats, Floats, Ints]:
     """Boxes, scores and classes of one map; only cells whose objectness reaches the threshold are decoded."""
-    a, y, x = np.nonzero(scale.view[:, 4] >= candidates.logit(card.score))
+    is_logit = chosen.activation == "sigmoid"
+    a, y, x = np.nonzero(scale.view[:, 4] >= (candidates.logit(card.score) if is_logit else card.score))
     cells = scale.view[a, :, y, x].astype(np.float64)
-    scores = candidates.sigmoid(cells[:, 5:]) * candidates.sigmoid(cells[:, 4:5])
-    rows, classes, best = above(scores, card.score, multi_label)
+    values = candidates.sigmoid(cells[:, 4:]) if is_logit else cells[:, 4:]
+    rows, classes, best = above(values[:, 1:] * values[:, :1], card.score, chosen.multi_label)
     # darknet: b_x = (s·σ(t_x) − (s − 1)/2 + c_x)·stride, b_w = p_w·exp(t_w)
     centres = candidates.sigmoid(cells[:, :2]) * scale.scale_xy - 0.5 * (scale.scale_xy - 1.0)
     centres = (centres + np.stack([x, y], axis=1)) * scale.stride
@@ -115,6 +117,8 @@ def _view(name: str, value: Tensor, anchors: int, card: Card) -> Tensor:
         return image.reshape(*image.shape[:2], anchors, width).transpose(2, 3, 0, 1)
     if image.ndim == 4 and (image.shape[0], image.shape[3]) == (anchors, width):
         return image.transpose(0, 3, 1, 2)
+    if image.ndim == 4 and image.shape[2:] == (anchors, width):
+        return image.transpose(2, 3, 0, 1)
     expected = f"{anchors} anchors × (5 + {len(card.classes)} classes) = {channels} channels"
     advice = "correct `classes` or `anchors` in the card"
     raise wrong(card, f"output {name!r} {value.shape}: expected {expected}; {advice}")
@@ -135,7 +139,7 @@ class YoloxOptions:
 def yolox(raw: Mapping[str, Tensor], card: Card, exp: Exp = candidates.bounded_exp) -> Detections:
     """Candidates from an output (1, n, 5+k): x y w h objectness classes, cells stride by stride."""
     chosen = options_of(YoloxOptions, card)
-    name, rows = candidates.table_rows(raw, chosen.outputs, card, 5, "cells")
+    name, rows = candidates.table_rows(raw, chosen.outputs, card, (5, 0), "cells")
     maps = candidates.levels(card.input.size, chosen.strides, len(rows))
     if maps is None and not chosen.decoded:
         width, height = card.input.size

@@ -41,9 +41,7 @@ DATA_DEPENDENT = frozenset({"NonMaxSuppression", "NonZero", "Unique", "Compress"
 def blank(model: Model) -> Tensor:
     """An input tensor (1, …) of zeros."""
     spec = model.card.input
-    width, height = spec.size
-    shape = (1, 3, height, width) if spec.layout == "nchw" else (1, height, width, 3)
-    return np.zeros(shape, spec.dtype)
+    return np.zeros((1, *spec.shape), spec.dtype)
 
 
 def probe(source: bytes | str, model: Model) -> Probe:

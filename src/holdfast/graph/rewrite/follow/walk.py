@@ -120,15 +120,14 @@ def walk_graph(model: ModelProto, card: Card, rules: dict[str, Rule]) -> GraphWa
     """Walk through all nodes of a model whose input is as its card says, with a batch of one."""
     arrays = [(w, numpy_helper.to_array(w)) for w in model.graph.initializer]
     values = {w.name: TensorValue(w.data_type, _fixed(a.shape), a, a) for w, a in arrays}
-    width, height = card.input.size
-    image = (1, 3, height, width) if card.input.layout == "nchw" else (1, height, width, 3)
+    image = (1, *card.input.shape)
     for entry in model.graph.input:
         if entry.name not in values:
             kind = entry.type.tensor_type
             free = image if len(kind.shape.dim) == 4 else (1,) * len(kind.shape.dim)
             dims = [d.dim_value or n for d, n in zip(kind.shape.dim, free, strict=True)]
             values[entry.name] = TensorValue(kind.elem_type, _fixed(dims))
-    walk = GraphWalk(model, (height, width), values, rules)
+    walk = GraphWalk(model, (card.input.size.height, card.input.size.width), values, rules)
     for i in range(len(walk.nodes)):
         step(walk, i)
     return walk

@@ -1,0 +1,1 @@
+"""Rules that recognise a head: by its exporter's metadata or names, then by shapes and operators."""
