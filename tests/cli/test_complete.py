@@ -20,7 +20,7 @@ def offered(*words):
 def test_commands_and_root_options():
     assert offered("") == list(root().commands)
     assert offered("d") == ["data", "diagnose", "demo", "doctor"]
-    assert offered("model", "") == ["info", "card", "list", "convert"]
+    assert offered("model", "") == ["info", "card", "check", "list", "convert"]
     assert "--version" in offered("--")
     assert offered("--show-completion", "") == ["bash", "zsh", "fish"]
     assert offered("nonsense", "") == []

@@ -56,3 +56,25 @@ def test_clipping_to_the_image():
 def test_a_resize_that_lies_about_its_size_is_caught():
     with pytest.raises(ImageError, match="resize: expected 4×4×3"):
         place(np.zeros((8, 8, 3), np.uint8), Input(Size(4, 4)), lambda image, size: image)
+
+
+@pytest.mark.parametrize(
+    ("size", "resized", "network"),
+    [
+        ((640, 480), (1067, 800), (1088, 800)),  # 640 · 800/480 = 1066.67
+        ((480, 640), (800, 1067), (800, 1088)),
+        ((1000, 400), (1333, 533), (1344, 544)),  # the long side decides
+    ],
+)
+def test_short_side_keeps_the_ratio_and_pads_to_a_multiple(size, resized, network):
+    how = {"short_side": 800, "long_side": 1333, "multiple": 32, "place": "corner", "pad": 50}
+    spec = Input(Size(640, 640), policy="short-side", **how)
+    image = np.full((size[1], size[0], 3), 7, np.uint8)
+    placed, frame = place(image, spec, opencv_nearest)
+    assert (frame.resized, frame.network) == (resized, network)
+    assert placed.shape == (network[1], network[0], 3)
+    assert (placed[: resized[1], : resized[0]] == 7).all()
+    assert (placed[resized[1] :] == 50).all()
+    assert (placed[:, resized[0] :] == 50).all()
+    box = np.array([[10.0, 20, 100, 200]])
+    np.testing.assert_allclose(frame.to_original(frame.to_network(box)), box)

@@ -160,7 +160,11 @@ decode = 3
         ('"1/255"', "1\npad = 256", "input.pad: expected 0 to 255, got 256"),
         ('"1/255"', "0", "input.scale: expected a number other than 0"),
         ('"1/255"', "true", "input.scale: expected a number, got True"),
-        ('"1/255"', "1\nshort_side = 256", 'input.short_side: only policies "crop" and "square" use it'),
+        (
+            '"1/255"',
+            "1\nshort_side = 256",
+            'input.short_side: only policies "crop", "square" and "short-side" use it',
+        ),
         ("[416, 320]", "[416, 0]", "input.size: expected [width, height] in whole pixels, got [416, 0]"),
         ('name = "yolov3"', "name = 3", 'head.name: expected the name of a head, e.g. "yolov3", got 3'),
         ("[head]", "[thresholds]\nscore = 1.5\n[head]", "thresholds.score: expected 0 to 1, got 1.5"),

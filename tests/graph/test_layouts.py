@@ -1,5 +1,6 @@
 """Each known layout of a detector's outputs: recognised without a card, and the boxes in it are found."""
 
+import dataclasses
 import io
 
 import numpy as np
@@ -25,10 +26,13 @@ from helpers.layouts import (
     scores,
     with_background,
 )
+from holdfast.core.errors import CardError
 from holdfast.core.pipeline import load_pipeline, pipeline_of
 from holdfast.graph.card import read_card
 from holdfast.graph.load import load_model, write_guess
 from holdfast.graph.rules.maps import COCO_ANCHORS, TINY_ANCHORS, V4_ANCHORS
+from holdfast.stages.deployed import rewritten
+from holdfast.stages.infer import open_onnx
 
 INT = np.int64
 STRIDES = (8, 16, 32)
@@ -261,3 +265,66 @@ def test_the_boxes_of_every_layout_are_found_without_a_card(name, tmp_path):
     np.testing.assert_allclose(strong.boxes, BOXES, atol=0.01)
     np.testing.assert_allclose(strong.scores, SCORES, atol=1e-3)
     assert read_card(write_guess(model.path)[0]) == card
+
+
+@pytest.mark.parametrize("shape", [(480, 640), (1200, 500)])
+def test_any_size_is_taken_with_the_ratio_kept(shape, tmp_path):
+    """The boxes are in parts of an input whose size differs from image to image."""
+    detr = LAYOUTS["DETR"]
+    free = dataclasses.replace(detr, input=(1, 3, "h", "w"))
+    model = load_model(save(free, tmp_path / "net.onnx"))
+    image = model.card.input
+    assert (image.policy, image.short_side, image.long_side) == ("short-side", 800, 1333)
+    machine = load_pipeline(pipeline_of(model.card), model)
+    stream = io.BytesIO()
+    Image.fromarray(np.zeros((*shape, 3), np.uint8)).save(stream, "PNG")
+    ready = machine.prepare(stream.getvalue())
+    ratio = min(800 / min(shape), 1333 / max(shape))
+    assert ready.tensor.shape[2:] == tuple(int(side * ratio + 0.5) for side in shape)
+    found = machine.predict(ready)
+    whole = np.array([shape[1], shape[0]] * 2) / SIDE
+    np.testing.assert_allclose(found.boxes[found.scores > 0.5], BOXES * whole, rtol=1e-5)
+    assert read_card(write_guess(model.path)[0]) == model.card
+
+
+def test_one_size_and_the_policy_short_side_contradict_each_other(tmp_path):
+    path = save(LAYOUTS["DETR"], tmp_path / "net.onnx")
+    card, _ = write_guess(path)
+    card.write_text(card.read_text().replace('policy = "stretch"', 'policy = "short-side"\nshort_side = 800'))
+    with pytest.raises(CardError, match='policy "short-side" needs an input of any height and width'):
+        load_model(path)
+
+
+def test_a_second_input_that_nobody_knows_must_be_in_the_card(tmp_path):
+    layout = dataclasses.replace(LAYOUTS["mmdeploy"], more={"angle": (TensorProto.FLOAT, [1])})
+    path = save(layout, tmp_path / "net.onnx")
+    with pytest.raises(
+        CardError, match=r"the card does not feed the input angle float32 \(1\); write in the card"
+    ):
+        load_model(path)
+    path.with_suffix(".toml").write_text(
+        'task = "detect"\nclasses = "coco80"\n[input]\nsize = [64, 64]\n[head]\nname = "dets-labels"\n'
+        '[feeds]\nangle = "ones"\n'
+    )
+    assert load_model(path).card.feeds == {"angle": "ones"}
+    card = path.with_suffix(".toml")
+    card.write_text(card.read_text() + 'scale = "ones"\n')
+    with pytest.raises(CardError, match=r"feeds\.scale: expected the name of an input other than the image"):
+        load_model(path)
+    card.write_text(card.read_text().replace('"ones"', '"zeros"'))
+    with pytest.raises(CardError, match=r"feeds\.angle: expected 'width-height' or 'height-width' or 'ones'"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("name", ["RT-DETR with orig_target_sizes", "YOLOv3 of the model zoo"])
+def test_rewrites_see_second_inputs_as_constants(name, tmp_path):
+    model = load_model(save(LAYOUTS[name], tmp_path / "net.onnx"))
+    graph = rewritten(model, (), None).model.graph
+    assert [i.name for i in graph.input] == ["image"]
+    plain, fixed = (
+        open_onnx(s, model, 1)
+        for s in (str(model.path), rewritten(model, (), None).model.SerializeToString())
+    )
+    tensor = np.zeros((1, 3, SIDE, SIDE), np.float32)
+    for output, value in plain(tensor).items():
+        np.testing.assert_array_equal(fixed(tensor)[output], value)

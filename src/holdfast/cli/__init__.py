@@ -22,6 +22,7 @@ COMMANDS = {
         "data crop": "commands:data_crop",
         "model info": "commands:model_info",
         "model card": "commands:model_card",
+        "model check": "commands:model_check",
         "model list": "commands:model_list",
         "model convert": "commands:model_convert",
     },

@@ -91,6 +91,25 @@ def model_card(options: cli.ModelCardOptions) -> None:
     say(f"card written: {target}; check the guesses before you evaluate")
 
 
+def model_check(options: cli.ModelCheckOptions) -> int:
+    """Try other readings of a detector's outputs and input on labelled images.
+
+    Box orders, units, class lists, channel orders and ranges of values are compared by their AP at IoU
+    0.5. Exit code 1: the model's reading is near 0, and another one meets the ground truth.
+    """
+    from holdfast.evaluate.readings import check_readings, table
+    from holdfast.report.tables import to_text
+
+    model = load_model(options.path, options.card)
+    dataset = open_dataset(options.data, task=model.card.task, format=options.format, split=options.split)
+    check = check_readings(model, dataset, renames=options.map, images=options.images)
+    say(to_text(table(check)))
+    say(check.conclusion())
+    if options.json:
+        write_json(options.json, check.to_dict())
+    return int(check.is_wrong)
+
+
 def model_list(_options: cli.ModelListOptions) -> None:
     """List the shipped models."""
     for name in shipped():

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option, Options
-from holdfast.evaluate.options import CardOptions, FormatOptions, ReadingOptions
+from holdfast.evaluate.options import CardOptions, DataArgument, FormatOptions, MapOptions, ReadingOptions
 
 JsonOption = Annotated[Path | None, Option("Also write the result to this JSON file.")]
 ModelPath = Annotated[
@@ -109,6 +109,25 @@ class ModelCardOptions(
     path: ModelPath
     force: Annotated[bool, Option("Overwrite an existing card.")] = False
     out: Annotated[Path | None, Option("File to write (default: next to the model).", short="-o")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCheckOptions(
+    CardOptions,
+    FormatOptions,
+    MapOptions,
+    command="model check",
+    examples=(
+        "holdfast model check signs-yolo signs:0:20",
+        "holdfast model check signs-yolo signs:0:20 --images 4 --json check.json",
+    ),
+):
+    """The options of `holdfast model check`."""
+
+    path: ModelPath
+    data: DataArgument
+    images: Annotated[int, Option("Labelled images to try.", least=1, most=1000)] = 16
+    json: JsonOption = None
 
 
 @dataclass(frozen=True, kw_only=True)

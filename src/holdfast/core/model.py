@@ -29,7 +29,8 @@ UNPACKED_FREELY = 64 << 20  # bytes that every packed file may unpack to
 Layout: TypeAlias = Literal["nchw", "nhwc"]
 Colour: TypeAlias = Literal["rgb", "bgr", "grey"]
 # "letterbox-truncate": the sides of the image are rounded down, as in YOLOX, not to the nearest pixel.
-Policy: TypeAlias = Literal["stretch", "letterbox", "letterbox-truncate", "crop", "square"]
+# "short-side": the ratio is kept and the size of the input differs from image to image.
+Policy: TypeAlias = Literal["stretch", "letterbox", "letterbox-truncate", "crop", "square", "short-side"]
 # What a second input gets: the sides of the network's input, or ones (scale factors, masks of valid pixels).
 Feed: TypeAlias = Literal["width-height", "height-width", "ones"]
 Place: TypeAlias = Literal["centre", "corner"]
@@ -47,9 +48,11 @@ class Input:
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
     dtype: Literal["float32", "float16", "uint8"] = "float32"
     policy: Policy = "stretch"
-    short_side: int | None = None  # policies "crop" and "square": the short side before the centre crop
-    pad: int = 114  # policy "letterbox": grey of the border
-    place: Place = "centre"  # policy "letterbox": position of the image
+    short_side: int | None = None  # of the resized image: before a centre crop, or policy "short-side"
+    pad: int = 114  # letterbox and "short-side": grey of the border
+    place: Place = "centre"  # letterbox and "short-side": position of the image
+    long_side: int | None = None  # policy "short-side": the most that the long side may have
+    multiple: int = 1  # policy "short-side": sides are padded to a multiple of this
 
     @property
     def channels(self) -> int:

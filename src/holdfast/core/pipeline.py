@@ -8,6 +8,7 @@ A stage is a name (files, command line) or a plain function (Python). A Noise is
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeAlias
@@ -21,7 +22,7 @@ from holdfast.core.model import Card, Input, Model
 from holdfast.core.registry import lookup
 from holdfast.core.types import Floats, Image, Prediction, Size, Tensor
 
-LETTERBOXES = ("letterbox", "letterbox-truncate")
+LETTERBOXES = ("letterbox", "letterbox-truncate", "short-side")  # policies that keep the ratio and pad
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,13 @@ def frame_of(original: Size, spec: Input) -> Frame:
         raise ImageError(f"expected an image of at least 1×1 pixels, got {w}×{h}")
     new, x, y = net, 0, 0  # policy "stretch"
     if spec.policy in LETTERBOXES:
-        ratio = min(net.width / w, net.height / h)
-        whole = round if spec.policy == "letterbox" else int
-        new = Size(max(1, whole(w * ratio)), max(1, whole(h * ratio)))
+        if spec.policy == "short-side":
+            new = _by_short_side(original, spec)
+            net = Size(*(-(-side // spec.multiple) * spec.multiple for side in new))
+        else:
+            ratio = min(net.width / w, net.height / h)
+            whole = round if spec.policy == "letterbox" else int
+            new = Size(max(1, whole(w * ratio)), max(1, whole(h * ratio)))
         if spec.place != "corner":
             x, y = (net.width - new.width) // 2, (net.height - new.height) // 2
     elif spec.policy != "stretch":
@@ -75,6 +80,18 @@ def frame_of(original: Size, spec: Input) -> Frame:
         raise ImageError(too_large("image-megapixels", got))
     scales = {"scale_x": new.width / w, "scale_y": new.height / h}
     return Frame(original, network=net, resized=new, **scales, offset_x=x, offset_y=y)
+
+
+def _by_short_side(original: Size, spec: Input) -> Size:
+    """The resized image: its short side as stated, unless the long side would be too long.
+
+    Sides are rounded as in mmdetection (mmcv's rescale_size); detectron2 does the same.
+    """
+    short, long = min(original), max(original)
+    ratio = (spec.short_side or min(spec.size)) / short
+    ratio = min(ratio, (spec.long_side or math.inf) / long)
+    width, height = (max(1, int(side * ratio + 0.5)) for side in original)
+    return Size(width, height)
 
 
 def place(image: Image, spec: Input, resize: Resize) -> tuple[Image, Frame]:

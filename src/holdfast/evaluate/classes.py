@@ -232,7 +232,7 @@ def _better_decoding(
     now: Overlap, model: Model, dataset: Dataset, pipeline: Pipeline, records: Sequence[DetectionRecord]
 ) -> tuple[str, Overlap] | None:
     """The change of the card that matches many more objects; None without one."""
-    cards = dict(_other_cards(model.card))
+    cards = dict(other_cards(model.card))
     if not cards:
         return None
     entries = {entry.name: entry for entry in dataset.entries}
@@ -259,7 +259,7 @@ def _better_decoding(
     return max(better, key=lambda pair: pair[1].mean, default=None)
 
 
-def _other_cards(card: Card) -> Iterator[tuple[str, Card]]:
+def other_cards(card: Card) -> Iterator[tuple[str, Card]]:
     """The other box orders and units of the card's head, each as a change of the card."""
     shape = part("head", card.head.name).facts.get("options")
     known = get_type_hints(shape) if shape else {}
@@ -318,6 +318,17 @@ def _matched_classes(records: Sequence[DetectionRecord], alignment: Alignment) -
                 pairs.append((detections.classes[best[matches[0]]], of_evaluated[place]))
     predicted, true = np.array(pairs, np.int64).reshape(-1, 2).T
     return predicted, true
+
+
+def met_objects(record: DetectionRecord, of_model: Ints, of_data: Ints) -> list[bool]:
+    """For each object of an evaluated class: whether one of the best boxes has its class and matches it."""
+    truth, found = record.truth, record.detections
+    best, overlaps = _overlaps(truth, found)
+    classes = of_model[found.classes[best]]
+    true = of_data[truth.classes[~truth.crowd]]
+    return [
+        bool(((row >= IOU) & (classes == t)).any()) for row, t in zip(overlaps, true, strict=True) if t >= 0
+    ]
 
 
 def _other_numberings(card: Card) -> Iterator[tuple[str, Ints]]:

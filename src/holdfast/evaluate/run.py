@@ -30,6 +30,7 @@ from holdfast.engine.records import FailedImage
 from holdfast.engine.store import to_json
 from holdfast.evaluate.classes import Alignment, align, output_warnings, realign
 from holdfast.evaluate.options import EvaluationOptions
+from holdfast.evaluate.readings import settled
 from holdfast.evaluate.result import CELLS, Evaluation, RunInfo, identity, save
 from holdfast.evaluate.score import Settings, score_records
 from holdfast.evaluate.slicing import Slicing, open_slicings
@@ -74,6 +75,7 @@ def evaluation_plan(
     if dataset is None:
         reading: dict[str, Any] = {name: getattr(options, name) for name in ("format", "split", "images")}
         dataset = open_dataset(options.data, task=model.card.task, **reading)
+    model = settled(model, dataset, renames=options.map)
     pipeline = pipeline_of(model.card).replace(**dict(text.split("=", 1) for text in options.stage))
     return EvaluationPlan(
         model,

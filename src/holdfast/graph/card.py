@@ -260,7 +260,8 @@ def contradictions(card: Card) -> list[str]:
     """Contradictions in a card whose fields all have the right type."""
     expected = part("head", card.head.name).facts.get("task", card.task)
     image = card.input
-    crops, side, most = image.policy in ("crop", "square"), image.short_side, card.max_detections
+    short = image.policy == "short-side"
+    crops, side, most = short or image.policy in ("crop", "square"), image.short_side, card.max_detections
     checks = [
         (card.task == expected, f"task: head {card.head.name!r} is for task {expected!r}, got {card.task!r}"),
         (card.task in get_args(Task), f"task: expected one of {get_args(Task)}, got {card.task!r}"),
@@ -269,8 +270,12 @@ def contradictions(card: Card) -> list[str]:
         (0.0 not in image.std, "input.std: expected numbers other than 0, as the tensor is divided by them"),
         (image.scale != 0, "input.scale: expected a number other than 0"),
         (0 <= image.pad <= 255, f"input.pad: expected 0 to 255, got {image.pad}"),
-        (side is None or crops, 'input.short_side: only policies "crop" and "square" use it'),
+        (side is None or crops, 'input.short_side: only policies "crop", "square" and "short-side" use it'),
         ((side or 1) >= 1, f"input.short_side: expected at least 1, got {side}"),
+        (image.long_side is None or short, 'input.long_side: only policy "short-side" uses it'),
+        ((image.long_side or 1) >= 1, f"input.long_side: expected at least 1, got {image.long_side}"),
+        (image.multiple == 1 or short, 'input.multiple: only policy "short-side" uses it'),
+        (image.multiple >= 1, f"input.multiple: expected at least 1, got {image.multiple}"),
         (0 <= card.score <= 1, f"thresholds.score: expected 0 to 1, got {card.score}"),
         (0 <= card.nms_iou <= 1, f"thresholds.nms_iou: expected 0 to 1, got {card.nms_iou}"),
         (most >= 1, f"thresholds.max_detections: expected 1 or more, got {most}"),
@@ -306,6 +311,8 @@ def card_text(card: Card, guessed: Sequence[str] = ()) -> str:
     image = {f.name: getattr(card.input, f.name) for f in fields(card.input)}
     if card.input.policy not in LETTERBOXES:
         image = {k: v for k, v in image.items() if (k, v) not in (("pad", 114), ("place", "centre"))}
+    if image["multiple"] == 1:
+        del image["multiple"]
     names, count = card.classes, len(card.classes)
     built_in = next((name for name, known in BUILT_IN.items() if known == names), None)
     sections: dict[str, Mapping[str, Any]] = {

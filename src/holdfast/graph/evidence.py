@@ -222,6 +222,10 @@ class Proposal:
 
 Rule = Callable[[GraphFacts], Proposal | None]
 ULTRALYTICS: dict[str, Any] = {"policy": "letterbox", "scale": 1 / 255}
+# Table 3 of SysNoise: ratio kept, short side 800, long side at most 1333, padded to a multiple of 32.
+SHORT_SIDE: dict[str, Any] = {
+    "policy": "short-side", "short_side": 800, "long_side": 1333, "multiple": 32, "place": "corner"
+}  # fmt: skip
 YOLO_STRIDES = (8, 16, 32)
 
 

@@ -30,6 +30,10 @@ def check_card(card: Card, info: ModelInfo) -> None:
         shape = f"(1, {', '.join(map(str, expected))}) ({card.input.layout}, {width}×{height})"
         takes = f"the model takes {tensor}; correct `size` or `layout`"
         raise CardError(f"{info.path}: the card describes an input {shape}, {takes}")
+    sides = tensor.shape[-2:] if card.input.layout == "nchw" else tensor.shape[-3:-1]
+    if card.input.policy == "short-side" and any(isinstance(side, int) for side in sides):
+        takes = f"the model takes {tensor}; correct `policy`, or export it with free sides"
+        raise CardError(f'{info.path}: policy "short-side" needs an input of any height and width, {takes}')
     if tensor.dtype != card.input.dtype:
         described = f"the card describes an input of type {card.input.dtype}"
         raise CardError(f"{info.path}: {described}, the model takes {tensor}; correct `dtype`")

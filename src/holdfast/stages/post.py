@@ -42,6 +42,8 @@ class BoxPostProcessing:
 
     def __call__(self, raw: Mapping[str, Tensor], frame: Frame, card: Card) -> Prediction:
         """The prediction in pixels of the encoded image."""
+        if frame.network != card.input.size:  # policy "short-side": the size is that of this image
+            card = replace(card, input=replace(card.input, size=frame.network))
         head, exp = part("head", card.head.name), self.exp
         decoded = head.function(raw, card, exp=exp) if exp and exp_of(card) else head.function(raw, card)
         if isinstance(decoded, Scores):

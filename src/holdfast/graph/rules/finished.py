@@ -1,6 +1,6 @@
 """Rules for outputs after NMS or top-k: boxes, scores and labels, one table, or selected indices."""
 
-from holdfast.graph.evidence import ULTRALYTICS, GraphFacts, Proposal
+from holdfast.graph.evidence import SHORT_SIDE, ULTRALYTICS, GraphFacts, Proposal
 from holdfast.graph.heads.decoded import roles
 from holdfast.graph.inspect import other_inputs
 
@@ -60,7 +60,7 @@ def mmdeploy(facts: GraphFacts) -> Proposal | None:
         return None
     options = {"dets": fives[0], "labels": labels[0]}
     because = f"it gives {fives[0]!r} {shapes[fives[0]]} = boxes with scores, and {labels[0]!r}, as mmdeploy"
-    image = {"policy": "letterbox", "place": "corner"}
+    image = SHORT_SIDE if facts.free_size else {"policy": "letterbox", "place": "corner"}
     like = "models of mmdetection"
     return Proposal("dets-labels", because, None, like, options, input=image, imagenet=True)
 

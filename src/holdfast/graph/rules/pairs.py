@@ -7,7 +7,7 @@ import numpy as np
 
 from holdfast.core.types import Tensor
 from holdfast.graph.candidates import levels
-from holdfast.graph.evidence import ULTRALYTICS, YOLO_STRIDES, GraphFacts, Proposal
+from holdfast.graph.evidence import SHORT_SIDE, ULTRALYTICS, YOLO_STRIDES, GraphFacts, Proposal
 from holdfast.graph.heads.boxes_scores import squeezed
 
 SLACK = 1e-3  # by which probabilities of float16 leave 0..1
@@ -77,6 +77,8 @@ def _detr(facts: GraphFacts, pair: Pair) -> Proposal:
     warnings = (f"activation: {activation}, {kind}, assumed",)
     imagenet = no_object or width == 91
     image: dict[str, Any] = {"policy": "stretch"}
+    if no_object and facts.free_size:  # DETR; it is not padded
+        image = {**SHORT_SIDE, "multiple": 1}
     image |= {} if imagenet else {"scale": 1 / 255}
     return Proposal(
         "detr", because, width - no_object, "the DETR family" if imagenet else "RT-DETR", options,

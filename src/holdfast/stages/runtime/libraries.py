@@ -50,6 +50,9 @@ def probe(source: bytes | str, model: Model) -> Probe:
     If the graph selects by value, other images may have more detections: an axis is None unless the file
     fixes it and the blank image has that size. (Exporters write the sizes of their example image.)
     """
+    if model.card.input.policy == "short-side":
+        what = 'this runtime takes one size, but with policy "short-side" it differs from image to image'
+        raise ModelError(f"{model.path}: {what}; use onnxruntime")
     try:
         shapes: dict[str, Shape] = {n: v.shape for n, v in open_onnx(source, model, 1)(blank(model)).items()}
     except ImageError as problem:

@@ -118,6 +118,8 @@ class GraphWalk:
 
 def walk_graph(model: ModelProto, card: Card, rules: dict[str, Rule]) -> GraphWalk:
     """Walk through all nodes of a model whose input is as its card says, with a batch of one."""
+    if card.input.policy == "short-side":
+        raise CannotRewrite("the size of the input differs from image to image")
     arrays = [(w, numpy_helper.to_array(w)) for w in model.graph.initializer]
     values = {w.name: TensorValue(w.data_type, _fixed(a.shape), a, a) for w, a in arrays}
     image = (1, *card.input.shape)
