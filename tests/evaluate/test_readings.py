@@ -105,6 +105,22 @@ def test_another_range_of_values(signs, tmp_path):
     assert "read as values 0..1 AP50 is 0.00; as values 0..255 it is 1.00" in fixed.guessed[-1]
 
 
+def test_classes_off_by_one_are_told_in_words(signs, tmp_path):
+    """A head that gives scores by position: the list of classes is shifted, and said shortly."""
+    scores = np.zeros((1, 84, 80), np.float32)
+    scores[0, :, 12] = 0.9  # stop sign is 11
+    boxes = np.zeros((1, 84, 4), np.float32)
+    y, x = np.divmod(np.arange(64), 8)
+    boxes[0, :64] = np.stack([x * 8 - 4, y * 8 - 4, x * 8 + 12, y * 8 + 12], axis=1)
+    boxes[0, 64:] = [0, 0, 64, 64]
+    path = save(Layout({"boxes": boxes, "scores": scores}, head="boxes-scores"), tmp_path / "net.onnx")
+    check = check_readings(load_model(path), open_dataset(signs))
+    shifted = [r for r in check.readings if r.card.classes[0] == "unused"]
+    assert check.given.ap == 0 < shifted[0].ap == check.best.ap
+    lines = card_lines(check.given.card, check.best.card)
+    assert lines == "classes = [\"unused\", then the present ones without 'toothbrush']"
+
+
 def test_a_right_guess_is_looked_at_on_few_images(signs, tmp_path, monkeypatch):
     model = load_model(blobs_as("tensorflow", tmp_path / "net.onnx"))
     runs, plain = [], readings._Trial.run

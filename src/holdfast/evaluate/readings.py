@@ -345,9 +345,21 @@ def card_lines(old: Card, new: Card) -> str:
     """What to change in the old card to get the new one."""
     parts = []
     for section, values in differences(old, new).items():
+        if shift := _shift(old, new) if section == "" else "":
+            parts.append(shift)
+            continue
         lines = ", ".join(f"{k} = {toml(v, scale=k == 'scale')}" for k, v in values.items())
         parts += [f"{lines} under [{section}]" if section else lines] if lines else []
     return "; ".join(parts)
+
+
+def _shift(old: Card, new: Card) -> str:
+    """How to write the classes of the new card if they are those of the old one, off by one."""
+    if new.classes == ("unused", *old.classes[:-1]) and len(old.classes) > 1:
+        return f'classes = ["unused", then the present ones without {old.classes[-1]!r}]'
+    if new.classes == (*old.classes[1:], "unused") and len(old.classes) > 1:
+        return f'classes = [the present ones without {old.classes[0]!r}, then "unused"]'
+    return ""
 
 
 def words(card: Card, other: Card) -> str:
@@ -370,7 +382,7 @@ def words(card: Card, other: Card) -> str:
         texts.append(f"{level} less mean" if any(image.mean) else level)
     if "classes" in changed:
         named = next((name for name, known in BUILT_IN.items() if known == card.classes), "")
-        texts.append(f"classes {named or ', '.join(card.classes[:3]) + ', ...'}")
+        texts.append(f"classes {named or ' '.join(card.classes[:3]) + ' ...'}")
     if "label_offset" in changed:
         texts.append(f"label_offset {_option(card, 'label_offset')}")
     return " ".join(texts) or "given"
