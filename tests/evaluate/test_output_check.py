@@ -14,6 +14,7 @@ from holdfast.core.types import Boxes, Detections, Size
 from holdfast.data.open import open_dataset
 from holdfast.engine.records import DetectionRecord
 from holdfast.evaluate.classes import align, output_warnings
+from holdfast.evaluate.readings import settled
 from holdfast.evaluate.run import EvaluationPlan, evaluate
 from holdfast.graph.card import BUILT_IN, numbered
 from holdfast.graph.load import load_model, write_guess
@@ -146,6 +147,16 @@ def test_nothing_is_said_without_objects_or_detections():
 @pytest.mark.shared
 def test_a_real_detector_in_other_layouts_keeps_its_ap(shared_data, tmp_path):
     source = shared_data / "models" / "yolox_nano.onnx"
+    data = open_dataset(shared_data / "coco128")
+    pair = load_model(yolox_as("pair", source, tmp_path / "pair.onnx"))
+    assert (pair.card.head.name, pair.card.input.colour, pair.card.input.scale) == (
+        "boxes-scores",
+        "rgb",
+        1 / 255,
+    )
+    pair = settled(pair, data)  # values of 0..1 give no box at all
+    assert pair.card.input.scale == 1.0
+    assert evaluate(EvaluationPlan(pair, data, runs=tmp_path)).result["metrics"]["AP50"] > 0.45
     for layout in ("tensorflow", "torchvision"):
         path = yolox_as(layout, source, tmp_path / f"{layout}.onnx")
         model, data = load_model(path), open_dataset(shared_data / "coco128")

@@ -267,6 +267,14 @@ def test_the_boxes_of_every_layout_are_found_without_a_card(name, tmp_path):
     assert read_card(write_guess(model.path)[0]) == card
 
 
+def test_deltas_are_not_taken_for_boxes(tmp_path):
+    """SSD without its last layer: the priors are not in the file."""
+    deltas = np.random.default_rng(0).normal(0, 1, (1, 1200, 4)).astype(np.float32)
+    net = Layout({"loc": deltas, "conf": f32(with_background(scores(1200), True))}, head="")
+    with pytest.raises(CardError, match=r"no known head fits the outputs 'loc' \(1, 1200, 4\), 'conf'"):
+        load_model(save(net, tmp_path / "net.onnx"))
+
+
 @pytest.mark.parametrize("shape", [(480, 640), (1200, 500)])
 def test_any_size_is_taken_with_the_ratio_kept(shape, tmp_path):
     """The boxes are in parts of an input whose size differs from image to image."""

@@ -130,7 +130,10 @@ def blobs_as(layout: str, path: Path, ids: tuple[int, ...] = (13,), score: float
 
 
 def yolox_as(layout: str, source: Path, path: Path) -> Path:
-    """YOLOX with NMS inside: "torchvision" (no batch axis, RGB 0..1) or "tensorflow" (uint8 NHWC)."""
+    """YOLOX as others export it: "torchvision" (no batch axis, RGB 0..1) or "tensorflow" (uint8 NHWC).
+
+    Both have NMS inside; "pair" gives boxes and scores before NMS and takes BGR 0..255, as YOLOX does.
+    """
     model = onnx.version_converter.convert_version(onnx.load(source), 17)
     graph = Graph(model.graph.node, model.graph.initializer)
     image = model.graph.input[0].name
@@ -145,7 +148,16 @@ def yolox_as(layout: str, source: Path, path: Path) -> Path:
         pixels = front.add("Gather", pixels, np.array([2, 1, 0]), axis=3)
         front.add("Transpose", pixels, perm=[0, 3, 1, 2], out=image)
     graph.nodes, graph.weights = front.nodes + graph.nodes, front.weights
-    found = add_nms(graph, *yolox_boxes(graph, model.graph.output[0].name))
+    boxes, by_class = yolox_boxes(graph, model.graph.output[0].name)
+    if layout == "pair":
+        graph.add("Identity", boxes, out="boxes")
+        graph.add("Transpose", by_class, perm=[0, 2, 1], out="scores")
+        ends = {"boxes": [1, 3549, 4], "scores": [1, 3549, 80]}
+        outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in ends.items()]
+        return save(
+            path, Graph(graph.nodes[len(front.nodes) :], graph.weights), model.graph.input[0], outputs
+        )
+    found = add_nms(graph, boxes, by_class)
     if layout == "torchvision":
         outputs = finish_torchvision(graph, *found, COCO91_IDS)
     else:

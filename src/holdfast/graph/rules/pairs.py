@@ -86,14 +86,16 @@ def _detr(facts: GraphFacts, pair: Pair) -> Proposal:
     )  # fmt: skip
 
 
-def _dense(facts: GraphFacts, pair: Pair, is_grid: bool) -> Proposal:
-    """Boxes of all cells or anchors, before NMS."""
+def _dense(facts: GraphFacts, pair: Pair, is_grid: bool) -> Proposal | None:
+    """Boxes of all cells or anchors, before NMS; None for deltas, many of whose sides are negative."""
     width, names = pair.scores.shape[1], len(facts.names)
     background = pair.sums_to_one or width == names + 1 or (not names and width in (21, 81))
     activation = "none" if pair.probabilities else "softmax" if background else "sigmoid"
     reach = float(np.abs(pair.boxes).max())
     normalised = 0 < reach < FAR
     inverted = (pair.boxes[:, 2:] < pair.boxes[:, :2]).any(axis=1).mean() > 0.2
+    if inverted and (pair.boxes[:, 2:] < 0).mean() > 0.2:
+        return None
     form = "cxcywh" if inverted else "xyxy"
     options: dict[str, Any] = {"boxes": pair.box, "scores": pair.score, "form": form}
     options |= {"normalised": normalised, "activation": activation}
