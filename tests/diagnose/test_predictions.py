@@ -10,6 +10,7 @@ from helpers import models as making
 from holdfast.core.pipeline import frame_of, load_pipeline, pipeline_of
 from holdfast.core.types import Size
 from holdfast.data.open import open_dataset
+from holdfast.diagnose import predictions
 from holdfast.diagnose.predicted import UNITS, FileDetections, as_xyxy, in_image
 from holdfast.diagnose.predictions import diagnose_predictions
 from holdfast.graph.load import load_model
@@ -168,6 +169,21 @@ def test_another_order_of_the_classes_is_named(model, scenes, outputs):
     found = [written(replace(one, classes=order[one.classes])) for one in found]
     (cause,) = diagnosis(model, scenes, found).causes
     assert cause.kind == "class order"
+
+
+def test_ids_with_the_gaps_of_coco_are_named(model, scenes, outputs, monkeypatch):
+    assert len(predictions.COCO_CLASSES) == 80
+    assert [predictions.COCO_CLASSES[k] for k in (0, 10, 11, 79)] == [1, 11, 13, 90]
+    ids = np.array([1, 2, 3, *range(6, 16), *range(20, 27)])  # gaps for a model of twenty classes
+    monkeypatch.setattr(predictions, "COCO_CLASSES", ids.tolist())
+    machine, rows = outputs
+    found = [machine.post(raw, frame, model.card) for _, raw, frame in rows]
+    result = diagnosis(
+        model, scenes, [written(replace(one, classes=ids[one.classes]), shift=0) for one in found]
+    )
+    assert [cause.kind for cause in result.causes] == ["class order"]
+    assert "COCO's, from 1 to 90 with gaps" in result.causes[0].sentence
+    assert result.explained
 
 
 def test_a_score_threshold_and_a_missing_nms_are_named(model, scenes, outputs):

@@ -11,10 +11,12 @@ import orjson
 from holdfast.core.dataset import Dataset
 from holdfast.core.errors import InputError
 from holdfast.core.pipeline import Frame
-from holdfast.core.types import Floats, Ints, plain_name
+from holdfast.core.types import Detections, Floats, Ints, plain_name
 from holdfast.diagnose.cause import Cause
 from holdfast.diagnose.no_detections import NoDetections
+from holdfast.evaluate.difference import matched_pairs
 from holdfast.evaluate.per_image import coco_ids
+from holdfast.metrics.boxes import iou
 
 FORMS = ("xywh", "xyxy", "cxcywh", "yxyx")
 UNITS = ("pixels", "fractions of the image", "pixels of the network input", "fractions of the network input")
@@ -164,3 +166,19 @@ def in_image(boxes: Floats, unit: str, frame: Frame) -> Floats:
     if unit == UNITS[3]:
         return frame.to_original(boxes * np.array([*frame.network, *frame.network], np.float64))
     return boxes
+
+
+def agreement(one: Detections, other: Detections, scale: float = 1.0) -> float:
+    """Agreement of two sets of detections, 0 to 1: IoU · (1 − |Δscore|) of the pairs, over the larger set.
+
+    Differences of scores are measured in `scale` and count at most 1.
+    """
+    if not len(one) and not len(other):
+        return 1.0
+    pairs = matched_pairs(one, other)
+    if not pairs:
+        return 0.0
+    a, b = (np.array(side) for side in zip(*pairs, strict=True))
+    overlap = iou(one.boxes[a], other.boxes[b])[np.arange(len(a)), np.arange(len(a))]
+    close = 1 - np.minimum(1.0, np.abs(one.scores[a] - other.scores[b]) / scale)
+    return float((overlap * close).sum()) / max(len(one), len(other))

@@ -24,11 +24,13 @@ from holdfast.diagnose.predicted import (
     FileDetections,
     PredictionDiagnosis,
     Ranked,
+    agreement,
     as_xyxy,
     in_image,
 )
 from holdfast.diagnose.preparation import Preparation, Target, tensor, trained
 from holdfast.evaluate.difference import matched_pairs
+from holdfast.graph.card import BUILT_IN
 from holdfast.graph.nms import nms
 from holdfast.metrics.boxes import iou
 
@@ -38,6 +40,8 @@ EQUAL = 0.998  # agreement at which no mistake of the preparation is sought
 REPRODUCED = 0.95  # agreement from which the predictions are explained
 GAIN = 0.01  # least rise of the agreement that names a cause
 SHARE = 0.1  # least share of the missing agreement that a cause explains
+# Category ids of COCO, which have gaps, by the place of the class.
+COCO_CLASSES = [k for k, name in enumerate(BUILT_IN["coco91"]) if not name.startswith("unused")]
 NMS_LEVELS = (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9)
 MOST_IMAGES = 16
 
@@ -295,14 +299,20 @@ class _Search:
         def share(mapping: Mapping[int, int]) -> float:
             return sum(n for (c, k), n in votes.items() if mapping.get(c) == k) / total
 
-        if share(setting.classes) > 0.6:
-            return setting
         offsets = {
             shift: {c: k + shift for c, k in setting.classes.items() if 0 <= k + shift < count}
             | ({min(setting.classes) - 1: 0} if shift == 1 else {})
             for shift in (-1, 1)
         }
         shift = max(offsets, key=lambda one: share(offsets[one]))
+        gaps = {number: k for k, number in enumerate(COCO_CLASSES)}  # equal for the first eleven classes
+        known = max(share(setting.classes) + 0.05, share(offsets[shift]))
+        if count == len(gaps) and share(gaps) > max(0.6, known):
+            text = "The category ids are COCO's, from 1 to 90 with gaps; the model's classes have no gaps."
+            causes.append(Cause("class order", text, "Number the classes without gaps."))
+            return replace(setting, classes=gaps)
+        if share(setting.classes) > 0.6:
+            return setting
         if share(offsets[shift]) > 0.6:
             way = "too high" if shift < 0 else "too low"
             causes.append(
@@ -379,19 +389,3 @@ class _Search:
                 f"{card.score:g}.",
                 "Lower the threshold to measure mAP.",
             )
-
-
-def agreement(one: Detections, other: Detections, scale: float = 1.0) -> float:
-    """Agreement of two sets of detections, 0 to 1: IoU · (1 − |Δscore|) of the pairs, over the larger set.
-
-    Differences of scores are measured in `scale` and count at most 1.
-    """
-    if not len(one) and not len(other):
-        return 1.0
-    pairs = matched_pairs(one, other)
-    if not pairs:
-        return 0.0
-    a, b = (np.array(side) for side in zip(*pairs, strict=True))
-    overlap = iou(one.boxes[a], other.boxes[b])[np.arange(len(a)), np.arange(len(a))]
-    close = 1 - np.minimum(1.0, np.abs(one.scores[a] - other.scores[b]) / scale)
-    return float((overlap * close).sum()) / max(len(one), len(other))
