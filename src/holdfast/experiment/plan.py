@@ -124,8 +124,6 @@ def read_experiment(file: Path) -> Experiment:
         if not position.startswith("line "):
             raise InputError(f"{file}: expected TOML, got: {problem}") from None
         raise InputError(f"{file}:{line}: expected TOML, got: {message} ({column})") from None
-    except RecursionError:
-        raise InputError(f"{file}: expected TOML, got brackets nested too deeply") from None
     reader = _Reader(file, file.resolve().parent, lines_of(text))
     experiment = reader.experiment(document)
     if not reader.problems:
