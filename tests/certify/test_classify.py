@@ -202,6 +202,11 @@ def test_options_that_cannot_be_are_one_line(subject, options, problem):
         hf.certify(model, data, runs=runs, **options)
 
 
+def test_a_detector_of_one_object_has_an_exact_command_of_its_own(tmp_path):
+    with pytest.raises(ModelError, match="holdfast patchbench certify decides it exactly"):
+        hf.certify("signs-single", "signs:0:1", runs=tmp_path)
+
+
 def test_a_segmenter_is_refused(tmp_path):
     with pytest.raises(ModelError, match="expected a detector or a classifier, got a segmenter"):
         hf.certify("signs-seg", "signs:0:1", runs=tmp_path)

@@ -167,6 +167,11 @@ def certify(plan: CertifyPlan, watch: Watch = no_progress) -> Certification:
 
 def check_task(model: Model) -> None:
     """Raise ModelError for a model without detections or classes of images."""
+    if model.card.task == "single":
+        exact = "holdfast patchbench certify decides it exactly at every position, without masks"
+        raise ModelError(
+            f"{model.name}: expected a detector of any number of objects, got one of one: {exact}"
+        )
     if model.card.task not in ("detect", "classify"):
         expected = "expected a detector or a classifier"
         raise ModelError(f"{model.name}: {expected}, got a {MODEL_KINDS[model.card.task]}")
