@@ -175,6 +175,8 @@ def test_the_wrapped_classifier_is_evaluated_with_the_same_answers(subject, resu
     wrapped = model.defended(squares=3, patch="6")
     named = hf.evaluate(model, data, runs=runs, defend="masks:squares=3,patch=6")
     assert hf.evaluate(wrapped, data, runs=runs).top1 == named.top1 == result.accuracy.wrapped
+    saved = hf.evaluate(model, data, runs=runs, defend=str(result.folder))
+    assert saved.about.pipeline == named.about.pipeline
 
 
 def test_masks_that_do_not_hide_what_a_patch_spreads_to_certify_nothing(subject, result):

@@ -9,11 +9,10 @@ from holdfast.certify.threat import WORDS
 from holdfast.core.result import Result, look_up
 from holdfast.engine.manifest import Manifest, to_plain
 from holdfast.engine.records import FailedImage
+from holdfast.evaluate.run import CERTIFIED_CLASSES
 from holdfast.report.html import document
 from holdfast.report.parts import Card, Document, Section, table_figure
 from holdfast.report.tables import Cell, Column, Table, many, table_of
-
-MANIFEST = "certify-classes.json"
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,9 @@ class ClassCertification(Result):
         return str(look_up("certify.classify_result:page")(self))
 
 
-CLASSIFIED = Manifest(MANIFEST, "certify-classes", ClassCertification, "a certification of a classifier")
+CLASSIFIED = Manifest(
+    CERTIFIED_CLASSES, "certify-classes", ClassCertification, "a certification of a classifier"
+)
 
 
 def class_tables(result: ClassCertification) -> list[Table]:

@@ -41,6 +41,7 @@ from holdfast.stages.double_masking import DoubleMasking
 
 DEFAULT_RUNS = Path("holdfast-runs")
 CERTIFIED = "certify.json"  # the manifest of a certification
+CERTIFIED_CLASSES = "certify-classes.json"  # and of one of a classifier
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ def defended(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
 
 def _certified_defence(path: Path) -> str:
     """The settings of the defence in the manifest of a certification."""
-    file = path / CERTIFIED if path.is_dir() else path
+    files = [path / name for name in (CERTIFIED, CERTIFIED_CLASSES)] if path.is_dir() else [path]
+    file = next((one for one in files if one.is_file()), files[0])
     try:
         return str(orjson.loads(file.read_bytes())["about"]["defence"])
     except (OSError, ValueError, KeyError, TypeError) as problem:
