@@ -92,12 +92,12 @@ def holdfast(tmp_path, monkeypatch, capfd):
 
 @pytest.fixture
 def fails(holdfast):
-    """A function that runs a command that must fail: one line, exit code 2, no traceback; gives the line."""
+    """A function that runs a command that must fail: one line, exit code, no traceback; gives the line."""
 
-    def command(*arguments):
+    def command(*arguments, code=2):
         done = holdfast(*arguments)
         lines = done.err.strip().splitlines()
-        assert done.code == 2, done
+        assert done.code == code, done
         assert "Traceback" not in done.err
         assert lines[-1].startswith("holdfast: ")
         assert "internal error" not in lines[-1]

@@ -226,7 +226,8 @@ def test_a_full_disk(fails, folder, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(store.os, "fsync", full)
-    assert "No space left on device" in fails("evaluate", "tiny.onnx", "data", "--jobs", 1)
+    told = fails("evaluate", "tiny.onnx", "data", "--jobs", 1, code=6)
+    assert "No space left on device" in told
 
 
 @pytest.mark.parametrize(

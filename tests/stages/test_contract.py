@@ -229,9 +229,10 @@ def test_every_part_is_told_in_full(kind):
     for found in ours:  # other tests may have registered parts of their own
         assert found.summary.endswith("."), found.name
         assert found.facts["systems"], found.name
-        assert set(found.facts) <= {"systems", "alike", "needs", "extra", "paper", "tasks", "default"} | (
-            {"family", "on_request"} if found.facts.get("on_request") else set()
-        )
+        known = {"systems", "alike", "targets", "needs", "extra", "paper", "tasks", "default"}
+        if found.facts.get("on_request"):
+            known |= {"family", "on_request"}
+        assert set(found.facts) <= known
         assert "needs" not in found.facts or any(found.facts["needs"] in known for known in EXTRAS.values())
 
 

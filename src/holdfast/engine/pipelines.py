@@ -234,7 +234,7 @@ def _cell(
 ) -> dict[str, Any]:
     name, key = content
     remarks = [] if isinstance(record, FailedImage) else remarks
-    facts = {"name": printable(name), "content": key, "input": digest}
+    facts = {"name": name if name.isprintable() else printable(name), "content": key, "input": digest}
     return {"record": to_plain(record), "notes": remarks, **facts}
 
 

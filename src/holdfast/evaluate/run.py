@@ -76,7 +76,8 @@ def evaluation_plan(
     if dataset is None:
         reading: dict[str, Any] = {name: getattr(options, name) for name in ("format", "split", "images")}
         dataset = open_dataset(options.data, task=model.card.task, **reading)
-    model = settled(model, dataset, renames=options.map)
+    if model.guessed:
+        model = settled(model, dataset, renames=options.map)
     pipeline = pipeline_of(model.card).replace(**dict(text.split("=", 1) for text in options.stage))
     return EvaluationPlan(
         model,

@@ -186,7 +186,8 @@ def read_proto(path: Path) -> Any:
     data = read_onnx(path)
     if not data:
         raise ModelError(f"{path}: the file is empty; expected an ONNX model")
-    check_format(path)
+    if path.suffix not in (".onnx", ".gz"):
+        check_format(path)
     for start, what in _NOT_ONNX:
         if data.lstrip()[: len(start)] == start:
             raise ModelError(f"{path}: not an ONNX model: {what}")
