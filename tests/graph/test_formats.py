@@ -28,6 +28,7 @@ class YOLO:
     ("name", "words"),
     [
         ("net.xml", "got an OpenVINO model; give the ONNX file that it was converted from"),
+        ("net.bin.xml", "converted from, and this file by --deploy-model"),
         ("net.param", "got an ncnn model; give the ONNX file"),
         ("net.tflite", "got a TensorFlow Lite model; give the ONNX file"),
         ("net.engine", "got a TensorRT engine"),

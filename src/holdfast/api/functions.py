@@ -74,6 +74,7 @@ def evaluate(
     """
     from holdfast.evaluate.per_image import check_task, records_of, write_records
     from holdfast.evaluate.run import evaluate as run
+    from holdfast.evaluate.run import with_file
 
     if model is None or data is None:
         return _evaluate_files(build_options(EvaluateOptions, options, "evaluate", model="", data=""))
@@ -82,7 +83,7 @@ def evaluate(
     if given.truth or given.predictions:
         raise InputError("evaluate(): truth and predictions are two files instead of a model and data")
     check_task(given, loaded.card.task)
-    plan = plan_for_call(carry(given, EvaluationOptions), loaded, data)
+    plan = with_file(plan_for_call(carry(given, EvaluationOptions), loaded, data), given.deploy_model)
     with watch(progress)("evaluate", len(plan.dataset)) as step:
         result = run(plan, step)
     write_records(given, [records_of(result)], plan.dataset)
@@ -163,7 +164,7 @@ def noise(
     from holdfast.evaluate.per_image import check_task, write_records
     from holdfast.noise.cli import plan_for, stamp
     from holdfast.noise.vision.result import SUITES, NoiseSuite, suite_folder
-    from holdfast.noise.vision.run import measure, prepare, record_sets
+    from holdfast.noise.vision.run import measure, prepare, record_sets, with_file
 
     began, show = time.perf_counter(), watch(progress)
     if options.get("task") in OTHER_TASKS:
@@ -184,6 +185,7 @@ def noise(
         check_task(given, one.card.task)
         single = carry(given, CombineOptions, card=None, **name)
         plan = plan_for(single, plan_for_call(carry(single, EvaluationOptions), one, data))
+        plan = with_file(plan, given.deploy_model, len(loaded))
         plans.append(
             plan if calibration is None else replace(plan, calibration_data=calibration(one.card.task))
         )

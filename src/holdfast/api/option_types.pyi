@@ -27,6 +27,7 @@ class EvaluateKeywords(TypedDict, total=False):
     on: str | None
     runs: str | Path
     strict: bool
+    deploy_model: str | Path | None
     json: str | Path | None
     out: str | Path | None
     predictions_out: str | Path | None
@@ -59,6 +60,7 @@ class NoiseKeywords(TypedDict, total=False):
     strict: bool
     json: str | Path | None
     out: str | Path | None
+    deploy_model: str | Path | None
     predictions_out: str | Path | None
     per_image: str | Path | None
     card: str | Path | Card | Sequence[str | Path | Card]
@@ -74,6 +76,7 @@ class DiagnoseKeywords(TypedDict, total=False):
     images: int | None
     map: Mapping[str, str]
     classes: Literal["all", "common"]
+    deploy_model: str | Path | None
     jobs: int
     store: str | None
     part: str | None

@@ -6,7 +6,14 @@ from typing import Annotated
 
 from holdfast.config import completions
 from holdfast.config.options import Argument, Option
-from holdfast.evaluate.options import INPUT, OUTPUT, ClassOptions, RunOptions, SubjectOptions
+from holdfast.evaluate.options import (
+    INPUT,
+    OUTPUT,
+    ClassOptions,
+    DeployModelOptions,
+    RunOptions,
+    SubjectOptions,
+)
 from holdfast.noise.options import CalibrationOptions, RuleOptions, UseOptions
 
 
@@ -17,6 +24,7 @@ class DiagnoseOptions(
     RuleOptions,
     SubjectOptions,
     ClassOptions,
+    DeployModelOptions,
     RunOptions,
     command="diagnose",
     examples=(

@@ -1,5 +1,6 @@
 """A diagnosis: of differences between training and deployment, or of what a target fed or predicted."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ from holdfast.noise.vision.run import prepare_context
 from holdfast.noise.vision.show import SingleImage
 from holdfast.report.tables import Table
 from holdfast.stages.deployed import Calibration, DeployedInference
-from holdfast.stages.families import applied, options_of
+from holdfast.stages.families import NoiseOption, applied, options_of
+from holdfast.stages.runtime.files import file_option
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm")
 LAYER_IMAGES = 4  # images of a dataset on which layers are compared
@@ -131,15 +133,7 @@ def diagnose(
 
     `subject` is the plan of an evaluation, or a model and one image, if they are opened already.
     """
-    if not (options.deploy or options.input or options.output or options.predictions):
-        raise InputError(
-            "expected --deploy OPTIONS, or a file of the target: --input FILE.npy, --output FILE.npy or "
-            "--predictions FILE.json"
-        )
-    if options.train_exif and not options.input:
-        raise InputError("--train-exif: expected --input, a dump of the target's input")
-    if options.layers and not options.deploy:
-        raise InputError("--layers: expected --deploy with a precision or a runtime")
+    _check(options)
     path = Path(options.data)
     if subject is None and path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES:
         subject = load_model(options.model, options.card), SingleImage(path.name, path.read_bytes())
@@ -147,7 +141,7 @@ def diagnose(
         subject = _unlabelled_plan(options, path)
     if isinstance(subject, tuple):
         return _diagnose_image(options, *subject)
-    if options.output or (options.input and (options.deploy or options.predictions)):
+    if options.output or (options.input and (options.deploy or options.deploy_model or options.predictions)):
         raise InputError("expected the image of the dump instead of a dataset")
     if options.input:
         return _diagnose_inputs(options, subject)
@@ -156,8 +150,8 @@ def diagnose(
         return _diagnose_predictions(options, base.model, base.dataset)
     plan = plan_for(carry(options, CombineOptions), subject)
     base = plan.plan
-    train = _pipeline_of(pipeline_of(base.model.card), options.train, base.model)
-    systems = train, _pipeline_of(train, options.deploy, base.model)
+    train = _pipeline_of(pipeline_of(base.model.card), options_of(options.train), base.model)
+    systems = train, _pipeline_of(train, _deployment(options), base.model)
     prepared = prepare_context(replace(plan, plan=replace(base, pipeline=train)))
     context = prepared.context
     train, deploy = (with_calibration(system, context.calibration, context.folder) for system in systems)
@@ -171,9 +165,9 @@ def diagnose(
         layers = diagnose_layers(base.model, train, deploy, data, options.deploy)
         return Diagnosis(stages, layers=layers, calibration=seen)
     if base.dataset.format == FORMAT:
-        agreement = measure_agreement(prepared, options_of(options.deploy), watch)
+        agreement = measure_agreement(prepared, _deployment(options), watch)
         return Diagnosis(stages, agreement=agreement, calibration=seen)
-    costs = measure_losses(prepared, options_of(options.deploy), watch)
+    costs = measure_losses(prepared, _deployment(options), watch)
     return Diagnosis(stages, costs, calibration=seen)
 
 
@@ -189,7 +183,7 @@ def _diagnose_predictions(options: DiagnoseOptions, model: Model, dataset: Datas
     path = options.predictions or Path()
     found = read_predictions(path, dataset)
     entries = [(e.name, e.load().data) for e in dataset.entries if e.name in found][:MOST_IMAGES]
-    train = _pipeline_of(pipeline_of(model.card), options.train, model)
+    train = _pipeline_of(pipeline_of(model.card), options_of(options.train), model)
     classes = category_classes(path, dataset, model.card.classes)
     return Diagnosis(predictions=diagnose_predictions(model, entries, found, classes=classes, train=train))
 
@@ -206,7 +200,7 @@ def _diagnose_inputs(options: DiagnoseOptions, subject: EvaluationPlan | None) -
         first = Path(plan.dataset.entries[0].name).stem
         raise InputError(f"{folder}: expected .npy files named after the images, such as {first}.npy")
     pairs = list(spread(pairs, min(MOST_DUMPS, len(pairs))))
-    train = _pipeline_of(pipeline_of(plan.model.card), options.train, plan.model)
+    train = _pipeline_of(pipeline_of(plan.model.card), options_of(options.train), plan.model)
     images, dumps = [entry.load().data for entry, _ in pairs], [read_dump(path) for _, path in pairs]
     found = diagnose_input(plan.model, images, dumps, train, train_exif=options.train_exif)
     return Diagnosis(input=found)
@@ -214,7 +208,7 @@ def _diagnose_inputs(options: DiagnoseOptions, subject: EvaluationPlan | None) -
 
 def _diagnose_image(options: DiagnoseOptions, loaded: Model, entry: SingleImage) -> Diagnosis:
     data, why = entry.data, "use --calibration DATA for others"
-    train = _pipeline_of(pipeline_of(loaded.card), options.train, loaded)
+    train = _pipeline_of(pipeline_of(loaded.card), options_of(options.train), loaded)
     images, words = Calibration((entry,), train), ""
     if options.calibration:
         spare = open_dataset(options.calibration)
@@ -229,8 +223,8 @@ def _diagnose_image(options: DiagnoseOptions, loaded: Model, entry: SingleImage)
         return with_calibration(pipeline, images, options.runs / CELLS / REWRITTEN)
 
     found = Diagnosis()
-    if options.deploy:
-        both = ready(train), ready(_pipeline_of(train, options.deploy, loaded))
+    if options.deploy or options.deploy_model:
+        both = ready(train), ready(_pipeline_of(train, _deployment(options), loaded))
         stages = compare_stages(loaded, *both, [(entry.name, data)])
         found = Diagnosis(stages, calibration=calibration_of(loaded, words, *both))
         if options.layers:
@@ -249,9 +243,30 @@ def _diagnose_image(options: DiagnoseOptions, loaded: Model, entry: SingleImage)
     return found
 
 
-def _pipeline_of(pipeline: Pipeline, text: str, model: Model) -> Pipeline:
-    """The pipeline with the options of a text; InputError if one is not for the task or replaces another."""
-    chosen = options_of(text)
+def _check(options: DiagnoseOptions) -> None:
+    """Raise InputError if the options do not say what to diagnose, or contradict each other."""
+    deployed = bool(options.deploy or options.deploy_model)
+    if not (deployed or options.input or options.output or options.predictions):
+        raise InputError(
+            "expected --deploy OPTIONS, --deploy-model FILE, or a file of the target: --input FILE.npy, "
+            "--output FILE.npy or --predictions FILE.json"
+        )
+    if options.train_exif and not options.input:
+        raise InputError("--train-exif: expected --input, a dump of the target's input")
+    if options.layers and options.deploy_model:
+        raise InputError("--layers: not supported with --deploy-model, whose layers have other names")
+    if options.layers and not options.deploy:
+        raise InputError("--layers: expected --deploy with a precision or a runtime")
+
+
+def _deployment(options: DiagnoseOptions) -> tuple[NoiseOption, ...]:
+    """The differences between training and deployment, the converted file of the model last."""
+    files = (file_option(options.deploy_model),) if options.deploy_model else ()
+    return (*options_of(options.deploy), *files)
+
+
+def _pipeline_of(pipeline: Pipeline, chosen: Sequence[NoiseOption], model: Model) -> Pipeline:
+    """The pipeline with these options; InputError if one is not for the task or replaces another."""
     for place, one in enumerate(chosen):
         if unfit := task_mismatch(one, model):
             raise InputError(f"{one.label}: {unfit}")

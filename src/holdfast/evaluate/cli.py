@@ -56,9 +56,9 @@ def evaluate(options: EvaluateOptions) -> int:
         raise InputError("expected --top or --all-classes, not both")
     files = options.truth or options.predictions
     if options.model and options.data and not files:
-        from holdfast.evaluate.run import evaluation_plan
+        from holdfast.evaluate.run import evaluation_plan, with_file
 
-        return run_plan(evaluation_plan(options), options)
+        return run_plan(with_file(evaluation_plan(options), options.deploy_model), options)
     unused = [name for name in changed(options) if name not in (*FILE_OPTIONS, "model", "data")]
     if unused:
         flags = ", ".join(field_of(EvaluateOptions, name).label for name in unused)

@@ -153,6 +153,16 @@ class DefenceOptions(Options, group=EXECUTION):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeployModelOptions(Options, group=EXECUTION):
+    """A converted file of the model."""
+
+    deploy_model: Annotated[
+        Path | None,
+        Option("The converted file that is deployed: .tflite, .xml, .param or .onnx.", metavar="FILE"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobsOptions(Options, group=EXECUTION):
     """Worker processes."""
 
@@ -282,7 +292,7 @@ class EvaluationOptions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(EvaluationOptions, PageOptions, RecordOptions, group=OUTPUT):
+class EvaluateOptions(EvaluationOptions, DeployModelOptions, PageOptions, RecordOptions, group=OUTPUT):
     """The options of `holdfast evaluate`; `model` and `data` may be left empty."""
 
     model: ModelArgument = ""

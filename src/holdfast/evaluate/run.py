@@ -126,6 +126,16 @@ def _certified_defence(path: Path) -> str:
         raise InputError(f"--defend {path}: {expected}, got: {problem}") from None
 
 
+def with_file(plan: EvaluationPlan, path: Path | None) -> EvaluationPlan:
+    """The plan with a converted file of the model in place of its own, if one is given."""
+    if path is None:
+        return plan
+    from holdfast.stages.runtime.files import file_option
+
+    pipeline = plan.pipeline or pipeline_of(plan.model.card)
+    return dataclasses.replace(plan, pipeline=file_option(path).noise(pipeline))
+
+
 def run_folder(plan: EvaluationPlan) -> Path:
     """The folder of the run: named by model and data, with a hash if a different run is there already.
 

@@ -8,12 +8,13 @@ from holdfast.core.errors import ModelError
 from holdfast.core.extras import is_installed
 
 _SOURCE = "give the ONNX file that it was converted from"
+_BESIDE = f"{_SOURCE}, and this file by --deploy-model"
 _PAIR = {".xml": ".bin", ".param": ".bin"}
 # ending -> what the file is, and what to do
 FORMATS = {
-    ".xml": ("an OpenVINO model", _SOURCE),
-    ".param": ("an ncnn model", _SOURCE),
-    ".tflite": ("a TensorFlow Lite model", _SOURCE),
+    ".xml": ("an OpenVINO model", _BESIDE),
+    ".param": ("an ncnn model", _BESIDE),
+    ".tflite": ("a TensorFlow Lite model", _BESIDE),
     ".engine": (
         "a TensorRT engine, which runs only with TensorRT and the GPU it was built for",
         f"{_SOURCE}, and compare predictions of the target by `holdfast diagnose --predictions FILE`",

@@ -39,6 +39,7 @@ _IMAGES_ONLY = (
     "predictions_out",
     "per_image",
     "suite",
+    "deploy_model",
     "slice_",
     "slice_file",
 )
@@ -77,6 +78,7 @@ def _images(options: NoiseOptions) -> int:
 
     models, data = models_and_data(options, "MODEL… DATA: one model or more, then the dataset")
     plans = [plan_for(carry(options, CombineOptions, model=m, data=data, card=card)) for m, card in models]
+    plans = [run.with_file(plan, options.deploy_model, len(plans)) for plan in plans]
     note_aliases((*options.only, *options.skip))
     check_task(options, plans[0].plan.model.card.task)
     if options.dry_run:

@@ -104,6 +104,7 @@ class TaskOptions(Options, group=evaluate.INPUT):
 class NoiseOptions(
     TaskOptions,
     SuiteOptions,
+    evaluate.DeployModelOptions,
     evaluate.RecordOptions,
     command="noise",
     examples=(

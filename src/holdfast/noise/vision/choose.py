@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -68,8 +68,7 @@ def select_options(context: SuiteContext, selection: NoiseSelection) -> list[Ima
         elif not unfit and (candidate := build_variant(context, [option])):
             candidates.append(candidate)
     if candidates:
-        order = {each.name: place for place, each in enumerate(families())}
-        return sorted(candidates, key=lambda c: order.get(c.option.family, len(order)))
+        return in_table_order(candidates)
     why = "--only and --skip exclude all"
     if any(task in option.tasks for option in taken):
         why = f"the selected options are already part of the training pipeline of {model.name}"
@@ -77,6 +76,12 @@ def select_options(context: SuiteContext, selection: NoiseSelection) -> list[Ima
         names = ", ".join(sorted({option.family for option in taken}))
         why = f"{names}: not applicable to {model.name}, whose task is {task}"
     raise InputError(f"no noise option is left to run: {why}; see `holdfast noise list`")
+
+
+def in_table_order(candidates: Iterable[ImageCandidate]) -> list[ImageCandidate]:
+    """The candidates in the order of the families, those of one family in the order given."""
+    order = {each.name: place for place, each in enumerate(families())}
+    return sorted(candidates, key=lambda c: order.get(c.option.family, len(order)))
 
 
 def substitute(context: SuiteContext, option: NoiseOption) -> ImageCandidate | None:

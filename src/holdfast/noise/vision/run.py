@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from holdfast.core import fingerprint
 from holdfast.core.dataset import Dataset
-from holdfast.core.errors import BudgetSpent, DataError, ImageError
+from holdfast.core.errors import BudgetSpent, DataError, ImageError, InputError
 from holdfast.core.model import Task
 from holdfast.core.pipeline import Noise, pipeline_of
 from holdfast.core.types import Floats
@@ -37,6 +37,7 @@ from holdfast.noise.vision.result import ModelNoise, NoiseRow, NoiseSuite
 from holdfast.noise.vision.sweep import CLEAN, SweepResult, Variant
 from holdfast.stages.deployed import Calibration, DeployedInference
 from holdfast.stages.families import NoiseOption
+from holdfast.stages.runtime.files import file_option
 
 SAMPLE = 6  # images an estimate runs: enough to time, few enough to wait for
 OWN = "own"  # the family of noises passed as functions
@@ -55,6 +56,16 @@ class NoisePlan:
     calibration_images: int = suite.CALIBRATION_ITEMS
     replicates: int = 1000
     own: Mapping[str, Noise] = field(default_factory=dict)  # the user's noise functions by name
+    files: tuple[NoiseOption, ...] = ()  # converted files of the model
+
+
+def with_file(noise: NoisePlan, path: Path | None, models: int = 1) -> NoisePlan:
+    """The plan with a row for a converted file of the model, if one is given."""
+    if path is None:
+        return noise
+    if models != 1:
+        raise InputError(f"--deploy-model: expected one model, which {path} was converted from, got {models}")
+    return replace(noise, files=(file_option(path),))
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,8 @@ def prepare(noise: NoisePlan) -> PreparedNoise:
     own = [choose.build_variant(bare.context, [option]) for option in options]
     only_own = noise.selection == suite.NoiseSelection((OWN,))
     named = [] if only_own else choose.select_options(bare.context, noise.selection)
+    files = [choose.build_variant(bare.context, [option]) for option in noise.files]
+    named = choose.in_table_order((*named, *filter(None, files)))
     return replace(bare, candidates=(*named, *filter(None, own)))
 
 

@@ -130,7 +130,7 @@ SECONDS = 300  # a conversion or a first run takes a few
 )
 def openvino(source: bytes | str, model: Model, threads: int) -> Run:
     """OpenVINO on the CPU in float32: it would take bfloat16 by itself where the processor has it."""
-    library = _library()
+    library = openvino_library()
     settings = {"INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
     about = probe(source, model)
     try:
@@ -138,7 +138,7 @@ def openvino(source: bytes | str, model: Model, threads: int) -> Run:
         compiled = core.compile_model(core.read_model(source), "CPU", settings)
         request = compiled.create_infer_request()
     except Exception as problem:
-        raise cannot_load("OpenVINO", model, _plain(problem)) from problem
+        raise cannot_load("OpenVINO", model, openvino_error(problem)) from problem
     places = {name: place for place, port in enumerate(compiled.outputs) for name in port.get_names()}
     if missing := [name for name in about.shapes if name not in places]:
         raise cannot_load("OpenVINO", model, f"output {missing[0]!r} is missing, it has {sorted(places)}")
@@ -148,17 +148,17 @@ def openvino(source: bytes | str, model: Model, threads: int) -> Run:
         # Copy: the next image is written into the same memory.
         return {name: np.array(outputs[places[name]]) for name in about.shapes}
 
-    return guarded("OpenVINO", run, about, model, _plain)
+    return guarded("OpenVINO", run, about, model, openvino_error)
 
 
-def _plain(problem: Exception, limit: int = 300) -> str:
+def openvino_error(problem: Exception, limit: int = 300) -> str:
     """The error in one line, without its leading locations in OpenVINO's source."""
     message = condense(problem, 10 * limit)
     text = re.sub(r"(?:Exception from|Check '.*?' failed at) \S+:\d+:\s*", "", message) or message
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def _library() -> Any:
+def openvino_library() -> Any:
     """The openvino module, imported without its telemetry, which is optional.
 
     On import its converter would send usage data and keep an identifier in the user's home.
@@ -187,7 +187,9 @@ def ncnn(source: bytes | str, model: Model, threads: int) -> Run:
     """The engine ncnn on the CPU in float32, converted from ONNX by pnnx."""
     shapes, batch, _ = probe(source, model)
     with tempfile.TemporaryDirectory(prefix="holdfast-") as folder:
-        net = _load_net(_convert(source, model, Path(folder)), model, threads)
+        converted = _convert(source, model, Path(folder))
+        files = converted.with_suffix(".ncnn.param"), converted.with_suffix(".ncnn.bin")
+        net = load_net(*files, model, threads)
     try:
         _extract(net, blank(model), shapes)  # many faults show only when it first runs
     except ImageError as problem:
@@ -237,7 +239,8 @@ def _program(model: Model) -> str:
     raise MissingExtra("runtime 'ncnn'", "pnnx", "ncnn")
 
 
-def _load_net(converted: Path, model: Model, threads: int) -> Any:
+def load_net(param: Path, weights: Path, model: Model, threads: int) -> Any:
+    """The network of these two files in ncnn, in float32 throughout."""
     import ncnn as library
 
     net = library.Net()
@@ -245,7 +248,6 @@ def _load_net(converted: Path, model: Model, threads: int) -> Any:
     # Use float32 throughout: by default ncnn stores and multiplies in 16 bits where the processor can.
     for switch in ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage"):
         setattr(net.opt, switch, False)
-    param, weights = converted.with_suffix(".ncnn.param"), converted.with_suffix(".ncnn.bin")
     layers = {line.split()[0] for line in param.read_text().splitlines()[2:]}
     foreign = ("pnnx.", "aten::", "F.", "nn.", "torch.", "Tensor.")
     if unknown := sorted(layer for layer in layers if layer.startswith(foreign)):
