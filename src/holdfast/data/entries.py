@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -88,17 +89,36 @@ class StoredLabel:
 
 @dataclass(frozen=True)
 class StoredMask:
-    """The path of a mask image."""
+    """The path of a mask image, and the class id of each of its 256 values unless they are ids already."""
 
     path: str
+    table: bytes = field(default=b"", repr=False)
 
     def fingerprint(self) -> str:
         """The hash of the mask file."""
-        return "mask:" + of_bytes(read_image_file(self.path))
+        mapped = f"{of_bytes(self.table)}:" if self.table else ""
+        return f"mask:{mapped}{of_bytes(read_image_file(self.path))}"
 
     def read(self, name: str, data: bytes) -> MaskFile:
         """The encoded mask."""
-        return MaskFile(read_image_file(self.path))
+        mask = read_image_file(self.path)
+        return MaskFile(mapped_mask(mask, self.table, self.path) if self.table else mask)
+
+
+def mapped_mask(mask: bytes, table: bytes, where: str) -> bytes:
+    """The encoded mask with every value replaced by that of the table."""
+    from PIL import Image
+
+    try:
+        with Image.open(BytesIO(mask)) as picture:
+            values = np.asarray(picture)
+    except (OSError, SyntaxError, ValueError):
+        values = np.zeros((), np.uint16)
+    if values.ndim != 2 or values.dtype != np.uint8:
+        raise ImageError(f"{where}: expected a mask of 8 bits in one channel; export it again")
+    stream = BytesIO()
+    Image.fromarray(np.frombuffer(table, np.uint8)[values]).save(stream, "PNG", compress_level=1)
+    return stream.getvalue()
 
 
 @dataclass(frozen=True)

@@ -98,3 +98,23 @@ def test_forced_on_something_else(tmp_path, picture):
     (tmp_path / "a.jpg").write_bytes(picture())
     with pytest.raises(DataError, match="no images with masks found"):
         open_dataset(tmp_path, format="masks")
+
+
+def test_masks_named_by_suffixes(tmp_path, picture):
+    for folder, name, data in (
+        ("in/x", "a_left.jpg", picture()),
+        ("in/x", "a_right.jpg", picture()),
+        ("in/x", "b_left.jpg", picture()),
+        ("out/x", "a_ids.png", picture(kind="PNG", mode="L")),
+        ("out/x", "a_colour.png", picture(kind="PNG")),
+        ("out/x", "c_ids.png", picture(kind="PNG", mode="L")),
+    ):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / name).write_bytes(data)
+    config(
+        tmp_path, images="in", masks="out", image_suffix="_left.jpg", mask_suffix="_ids.png", classes=["a"]
+    )
+    found = open_dataset(tmp_path, task="segment")
+    assert [entry.name for entry in found.entries] == ["x/a_left.jpg"]
+    assert found.entries[0].truth.path == str(tmp_path / "out/x/a_ids.png")
+    assert count(found) == {kinds.IMAGE_WITHOUT_LABEL: 1, kinds.LABEL_WITHOUT_IMAGE: 1}

@@ -54,7 +54,13 @@ def test_classes_are_sorted(root):
 
 @pytest.mark.parametrize(
     ("xml", "images"),
-    [("Annotations", "JPEGImages"), ("annotations", "images"), (".", "."), ("Annotations", ".")],
+    [
+        ("Annotations", "JPEGImages"),
+        ("annotations", "images"),
+        (".", "."),
+        ("Annotations", "."),
+        ("xml", "images"),
+    ],
 )
 def test_layouts(tmp_path, picture, xml, images):
     for name in (xml, images):

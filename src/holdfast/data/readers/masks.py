@@ -19,9 +19,14 @@ _IMAGE_FOLDERS = ("images", "JPEGImages", "image", "img")
 _MASK_FOLDERS = ("masks", "mask", "SegmentationClass", "annotations", "labels")
 
 
-class _Pair(NamedTuple):
+class MaskFolders(NamedTuple):
+    """A folder of images and one of masks; the suffixes say which files count and which belong together."""
+
     images: Path
     masks: Path
+    image_suffix: str = ""  # the same for all files that count, such as _leftImg8bit.png; empty: any
+    mask_suffix: str = ""
+    table: bytes = b""  # class id of each of the 256 values in the masks; empty: as they are
 
 
 def recognise(path: Path) -> str:
@@ -54,7 +59,7 @@ def masks(path: Path, *, split: str | None = None) -> Dataset:
         )
     pair = files.choose_split(pairs, split, config or path, problems)
     ignore = _ignore_index(stated, names, config or path, problems)
-    entries = _entries(pair, problems)
+    entries = mask_entries(pair, problems)
     classes = (names.get(key, f"unused-{key}") for key in range(max(names, default=-1) + 1))
     dataset = files.dataset_of(path, "masks", "segment", classes, entries, problems)
     return replace(dataset, ignore_index=ignore)
@@ -66,14 +71,15 @@ def _stated(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {key: value for key, value in both.items() if value.get("images") and value.get("masks")}
 
 
-def _configured(content: dict[str, Any], config: Path) -> dict[str, _Pair]:
+def _configured(content: dict[str, Any], config: Path) -> dict[str, MaskFolders]:
     stated = _stated(content)
     base = files.yaml_base(content, config)
     pairs = {}
     for split, value in stated.items():
         folders = [_resolve(str(value[key]), base) for key in ("images", "masks")]
         if folders[0] and folders[1]:
-            pairs[split] = _Pair(folders[0], folders[1])
+            first, second = (str(value.get(k, content.get(k, ""))) for k in ("image_suffix", "mask_suffix"))
+            pairs[split] = MaskFolders(folders[0], folders[1], first, second)
     if stated and not pairs:
         images = ", ".join(str(value["images"]) for value in stated.values())
         raise DataError(f"{config}: none of the folders it names exists: {images} in {base}")
@@ -86,13 +92,13 @@ def _resolve(item: str, base: Path) -> Path | None:
     return next((place.resolve() for place in tries if place.is_dir()), None)
 
 
-def _plain(folder: Path) -> dict[str, _Pair]:
+def _plain(folder: Path) -> dict[str, MaskFolders]:
     """Folders of images and masks without a yaml: images/ and masks/, with splits inside or outside."""
     if not folder.is_dir():
         return {}
     splits = [place for place in files.subfolders(folder) if place.name in files.SPLITS]
     roots = {"": folder} | {place.name: place for place in splits}
-    by_split: dict[str, _Pair] = {}
+    by_split: dict[str, MaskFolders] = {}
     for (name, root), part, other in product(roots.items(), _IMAGE_FOLDERS, _MASK_FOLDERS):
         images, masked = root / part, root / other
         if images.is_dir() and masked.is_dir():
@@ -100,12 +106,12 @@ def _plain(folder: Path) -> dict[str, _Pair]:
                 stems = {_stem(name) for name in files.image_names(place, deep=False)}
                 masks = [file for file in files.file_names(masked / split) if file.lower().endswith(".png")]
                 if any(_stem(file) in stems for file in masks):
-                    by_split.setdefault(split or name, _Pair(place, masked / split))
+                    by_split.setdefault(split or name, MaskFolders(place, masked / split))
     return by_split
 
 
-def _stem(name: str) -> str:
-    return name.rpartition(".")[0].removesuffix("_mask")
+def _stem(name: str, suffix: str = "") -> str:
+    return name.removesuffix(suffix) if suffix else name.rpartition(".")[0].removesuffix("_mask")
 
 
 def _ignore_index(stated: Any, names: dict[int, str], where: Path, problems: Problems) -> int | None:
@@ -122,12 +128,15 @@ def _ignore_index(stated: Any, names: dict[int, str], where: Path, problems: Pro
     return None if IGNORE in names else IGNORE
 
 
-def _entries(pair: _Pair, problems: Problems) -> list[FileEntry]:
+def mask_entries(pair: MaskFolders, problems: Problems) -> list[FileEntry]:
+    """The images with their masks; images without a mask and masks without an image are problems."""
     masks = [name for name in files.image_names(pair.masks) if not name.lower().endswith(".jpg")]
-    by_stem = {_stem(name): name for name in masks}
+    by_stem = {_stem(name, pair.mask_suffix): name for name in masks if name.endswith(pair.mask_suffix)}
     entries, used = [], set()
     for name in files.image_names(pair.images):
-        mask = by_stem.get(_stem(name))
+        if not name.endswith(pair.image_suffix):
+            continue
+        mask = by_stem.get(_stem(name, pair.image_suffix))
         if mask is None:
             message = f"no mask in {pair.masks}; the image is skipped"
             problems.add(kinds.IMAGE_WITHOUT_LABEL, pair.images / name, message)
@@ -136,7 +145,8 @@ def _entries(pair: _Pair, problems: Problems) -> list[FileEntry]:
             problems.add(kinds.DUPLICATE_FILE, pair.images / name, message)
         else:
             used.add(mask)
-            entries.append(FileEntry(name, str(pair.images / name), StoredMask(str(pair.masks / mask))))
+            truth = StoredMask(str(pair.masks / mask), pair.table)
+            entries.append(FileEntry(name, str(pair.images / name), truth))
     for mask in (mask for mask in by_stem.values() if mask not in used):
         message = "no image of this name; the mask is skipped"
         problems.add(kinds.LABEL_WITHOUT_IMAGE, pair.masks / mask, message)

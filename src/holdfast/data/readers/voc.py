@@ -13,7 +13,7 @@ from holdfast.data import problems as kinds
 from holdfast.data.entries import BoxRow, FileEntry, PixelBoxes, pack
 from holdfast.data.problems import Problems, check_box
 
-_XML_FOLDERS = ("Annotations", "annotations", "")
+_XML_FOLDERS = ("Annotations", "annotations", "xml", "")  # xml/: CCTSDB 2021
 _IMAGE_FOLDERS = ("JPEGImages", "images", "Images", "")
 
 
@@ -49,7 +49,7 @@ def voc(path: Path, *, split: str | None = None, one_based: bool = False) -> Dat
     problems = Problems()
     places = _xml_folders(path) if path.is_dir() else {}
     if not places:
-        looked = "Annotations/, annotations/, the folder itself and folders of splits"
+        looked = "Annotations/, annotations/, xml/, the folder itself and folders of splits"
         raise DataError(f"{path}: no VOC xml files found; looked in {looked}")
     chosen = split if len(places) > 1 or split in places else None
     folder = files.choose_split(places, chosen, path, problems)
@@ -151,7 +151,7 @@ def _entries(
     pages: list[_Annotation], folder: Path, classes: tuple[str, ...], one_based: bool, problems: Problems
 ) -> list[FileEntry]:
     disk, index = files.FolderIndex(), {name: number for number, name in enumerate(classes)}
-    root = folder if folder.name not in ("Annotations", "annotations") else folder.parent
+    root = folder if folder.name not in _XML_FOLDERS else folder.parent
     places = [root / name for name in _IMAGE_FOLDERS]
     images = files.best_folder([page.image for page in pages], places, disk)
     by_stem = {Path(name).stem: name for name in files.image_names(images, deep=False)}
