@@ -20,6 +20,7 @@ class EvaluateKeywords(TypedDict, total=False):
     map: Mapping[str, str]
     classes: Literal["all", "common"]
     stage: str | Sequence[str]
+    provider: str | Sequence[str]
     defend: str | None
     jobs: int
     store: str | None
@@ -49,6 +50,7 @@ class NoiseKeywords(TypedDict, total=False):
     images: int | None
     slice_: str | Sequence[str]
     slice_file: str | Path | None
+    provider: str | Sequence[str]
     map: Mapping[str, str]
     classes: Literal["all", "common"]
     defend: str | None

@@ -28,7 +28,7 @@ from holdfast.evaluate.run import EvaluationPlan, defended, evaluation_plan
 from holdfast.noise.suite import REWRITTEN
 from holdfast.noise.vision.choose import calibration_pool, reserve, with_calibration
 from holdfast.noise.vision.show import SingleImage
-from holdfast.stages.deployed import Calibration, DeployedInference
+from holdfast.stages.deployed import Calibration, DeployedInference, with_providers
 from holdfast.stages.families import families
 
 ModelLike: TypeAlias = "str | Path | core.Model"
@@ -49,6 +49,8 @@ def plan_for_call(
         return plan
     stages = {kind: name for kind, _, name in (text.partition("=") for text in options.stage)}
     pipeline = ready_pipeline(model, opened, options.runs).replace(**stages)
+    if options.provider:
+        pipeline = pipeline.replace(infer=with_providers(pipeline.infer, options.provider))
     return replace(plan, pipeline=defended(pipeline, options.defend, model) if options.defend else pipeline)
 
 

@@ -153,6 +153,21 @@ class DefenceOptions(Options, group=EXECUTION):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProviderOptions(Options, group=EXECUTION):
+    """Where ONNX Runtime runs the model."""
+
+    provider: Annotated[
+        tuple[str, ...],
+        Option(
+            "Execution providers of ONNX Runtime, in order (default: cpu).",
+            metavar="NAME",
+            commas=True,
+            example="cuda,cpu",
+        ),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeployModelOptions(Options, group=EXECUTION):
     """A converted file of the model."""
 
@@ -279,6 +294,7 @@ class EvaluationOptions(
     SubjectOptions,
     ClassOptions,
     StageOptions,
+    ProviderOptions,
     DefenceOptions,
     RunOptions,
     StrictOptions,

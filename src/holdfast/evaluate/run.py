@@ -37,6 +37,7 @@ from holdfast.evaluate.slicing import Slicing, open_slicings
 from holdfast.graph.load import load_model
 from holdfast.metrics.rules import RULES
 from holdfast.stages.defence import MaskDefence
+from holdfast.stages.deployed import with_providers
 from holdfast.stages.double_masking import DoubleMasking
 
 DEFAULT_RUNS = Path("holdfast-runs")
@@ -79,6 +80,8 @@ def evaluation_plan(
     if model.guessed:
         model = settled(model, dataset, renames=options.map)
     pipeline = pipeline_of(model.card).replace(**dict(text.split("=", 1) for text in options.stage))
+    if options.provider:
+        pipeline = pipeline.replace(infer=with_providers(pipeline.infer, options.provider))
     return EvaluationPlan(
         model,
         dataset,

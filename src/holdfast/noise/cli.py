@@ -40,6 +40,7 @@ _IMAGES_ONLY = (
     "per_image",
     "suite",
     "deploy_model",
+    "provider",
     "slice_",
     "slice_file",
 )

@@ -84,8 +84,8 @@ class RuleOptions(Options, group=evaluate.SCORING):
 @dataclass(frozen=True, kw_only=True)
 class SuiteOptions(
     AllOptions, SuiteNameOptions, UseOptions, CalibrationOptions, RuleOptions, evaluate.ReadingOptions,
-    evaluate.SliceOptions, evaluate.ClassOptions, evaluate.DefenceOptions, evaluate.RunOptions,
-    evaluate.StrictOptions, evaluate.PageOptions,
+    evaluate.SliceOptions, evaluate.ProviderOptions, evaluate.ClassOptions, evaluate.DefenceOptions,
+    evaluate.RunOptions, evaluate.StrictOptions, evaluate.PageOptions,
 ):  # fmt: skip
     """The options that a suite and a combination share."""
 

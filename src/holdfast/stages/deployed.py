@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from holdfast.core.types import Tensor
 from holdfast.graph.artifacts import Artifact, cached_artifact
 from holdfast.graph.feeds import fix_feeds
 from holdfast.graph.rewrite.types import CannotRewrite, RewriteContext, RewriteResult
-from holdfast.stages.infer import batch_of, batched, source_of
+from holdfast.graph.session import BUILDS, providers_named
+from holdfast.stages.infer import batch_of, batched, open_onnx, source_of
 
 # Rewrites that change sizes precede those that adapt to them; quantisation applies to the final graph.
 BEFORE = ("decode", "colour", "fit", "resize", "normalise")  # stages that make a tensor of an image
@@ -74,6 +75,7 @@ class DeployedInference:
     runtime: str = "onnxruntime"
     calibration: Calibration | None = None
     folder: Path | None = None  # cache of rewritten models by content: each is built once for all processes
+    providers: tuple[str, ...] = ()  # execution providers of ONNX Runtime by their full names; empty: the CPU
 
     def __call__(self, model: Model, threads: int = 0) -> Run:
         """The rewritten model opened on the runtime."""
@@ -85,6 +87,8 @@ class DeployedInference:
             source = rewritten(model, self.rewrites, self.calibration).model.SerializeToString()
         else:
             source = str(self.built(model).path)
+        if self.providers:
+            return open_onnx(source, model, threads, self.providers)
         run: Run = part("runtime", self.runtime).function(source, model, threads)
         return run
 
@@ -123,6 +127,8 @@ class DeployedInference:
         """The values that identify cells, without the folder, which does not affect results."""
         on = part("runtime", self.runtime)
         chosen = {"made by": self._recipe(), "runtime": self.runtime, "on": on.function}
+        if self.providers:
+            chosen |= {"providers": self.providers, "builds": installed(sorted(set(BUILDS.values())))}
         return {**chosen, "versions": installed(on.facts.get("packages", ()))}
 
     def _recipe(self) -> dict[str, Any]:
@@ -192,4 +198,11 @@ def with_rewrite(infer: str | Infer, name: str) -> DeployedInference:
 
 def with_runtime(infer: str | Infer, name: str) -> DeployedInference:
     """The stage on another runtime."""
-    return dataclasses.replace(deployed_of(infer), runtime=name)
+    deployed = deployed_of(infer)
+    providers = deployed.providers if name == "onnxruntime" else ()
+    return dataclasses.replace(deployed, runtime=name, providers=providers)
+
+
+def with_providers(infer: str | Infer, names: Sequence[str]) -> DeployedInference:
+    """The stage on these execution providers of ONNX Runtime; raise InputError if one is missing."""
+    return dataclasses.replace(deployed_of(infer), providers=providers_named(names))

@@ -13,6 +13,8 @@ from holdfast.core.types import Tensor
 from holdfast.graph.feeds import feed
 from holdfast.graph.session import condense, open_session
 
+CPU = "CPUExecutionProvider"
+
 
 @stage("infer")
 def onnxruntime(model: Model, threads: int = 0) -> Run:
@@ -26,12 +28,13 @@ def source_of(model: Model) -> bytes | str:
 
 
 @stage("runtime", "onnxruntime", systems="ONNX Runtime (CPU)")
-def open_onnx(source: bytes | str, model: Model, threads: int = 0) -> Run:
+def open_onnx(source: bytes | str, model: Model, threads: int = 0, providers: Sequence[str] = (CPU,)) -> Run:
     """ONNX Runtime on the CPU, all graph optimisations on.
 
+    Other execution providers may be given by their full names.
     The returned function runs one tensor (1, …) through the ONNX bytes or file: output name -> array.
     """
-    session = open_graph(source, str(model.path), threads)
+    session = open_graph(source, str(model.path), threads, providers)
     inputs = [i for i in session.get_inputs() if i.name not in model.card.feeds]
     others = [i for i in session.get_inputs() if i.name in model.card.feeds]
     if len(inputs) != 1:
@@ -73,12 +76,19 @@ def _dtype(port: Any) -> str:
     return kinds.get(kind, kind)
 
 
-def open_graph(source: bytes | str, what: str, threads: int) -> Any:
-    """An ONNX Runtime session on the CPU for a graph's bytes or file; raise ModelError on failure."""
+def open_graph(source: bytes | str, what: str, threads: int, providers: Sequence[str] = (CPU,)) -> Any:
+    """An ONNX Runtime session for a graph's bytes or file; raise ModelError on failure.
+
+    ONNX Runtime silently skips a provider that does not start, as without its driver: that is an error here.
+    """
     try:
-        return open_session(source, threads=threads, inter_threads=1)
+        session = open_session(source, threads=threads, inter_threads=1, providers=providers)
     except Exception as problem:
         raise ModelError(f"{what}: ONNX Runtime cannot load it: {condense(problem, 300)}") from problem
+    if absent := [name for name in providers if name not in session.get_providers()]:
+        advice = "install its driver and libraries, or leave it out"
+        raise ModelError(f"{what}: ONNX Runtime could not start {absent[0]}; {advice}")
+    return session
 
 
 def one_of(run: Run, batch: int, model: Model) -> Run:

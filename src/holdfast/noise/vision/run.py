@@ -121,6 +121,7 @@ def prepare_context(noise: NoisePlan) -> PreparedNoise:
     reserved = choose.reserve(plan.dataset, noise.calibration_data, noise.calibration_images)
     calibration = Calibration(reserved.items, clean, reserved.lack)
     folder = plan.runs / CELLS / suite.REWRITTEN
+    clean = choose.with_calibration(clean, calibration, folder)  # as its variants have it: to be compared
     context = choose.SuiteContext(plan.model, clean, reserved, calibration, folder)
     return PreparedNoise(noise, context, alignment_of(plan))
 

@@ -295,7 +295,7 @@ class RunFile:
     def __call__(self, pipeline: Pipeline) -> Pipeline:
         """The pipeline with the file as its `infer` stage; raise InputError if another was chosen."""
         if pipeline.infer not in ("onnxruntime", DeployedInference()):
-            advice = "leave out the other precision, runtime or rewrite of the graph"
+            advice = "leave out --provider and other precisions, runtimes and rewrites of the graph"
             raise InputError(f"--deploy-model {self.file.path.name}: the file is converted already; {advice}")
         return pipeline.replace(infer=self.file)
 
