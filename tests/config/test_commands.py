@@ -24,9 +24,9 @@ RECORDS = {"predictions_out", "per_image"}
 ALONE = {
     "evaluate": {
         *TABLES, *RECORDS, "model", "data", "truth", "predictions", "explain", "class_", "against", "top",
-        "all_classes",
+        "all_classes", "deploy_model", "provider",
     },
-    "noise": TABLES | RECORDS | {"models_data", "task", "use"},
+    "noise": TABLES | RECORDS | {"models_data", "task", "use", "deploy_model", "provider"},
     "attack": {"model", "data", "page"},
     "audit": RECORDS | {"model", "data", "gates", "fail_if", "min_images", "junit", "sarif"},
     "verify": {"net", "prop", "witness", "memory", "check"},
