@@ -22,11 +22,11 @@ EXPECTED = {
     "yolov8n-dynamic": ("detect", "yolov8", 80, "letterbox"),
     "yolov8n-seg": ("detect", "yolov8", 80, "letterbox"),
     "yolov8n-pose": ("detect", "yolov8", 1, "letterbox"),
-    "yolov8n-obb": ("detect", "yolov8", 15, "letterbox"),
+    "yolov8n-obb": ("detect", "yolov8", 80, "letterbox"),
     "yolov8n-cls": ("classify", "classifier", 1000, "crop"),
     "yolov10n": ("detect", "boxes", 80, "letterbox"),
     "yolo11n": ("detect", "yolov8", 80, "letterbox"),
-    "yolo26n": ("detect", "boxes", 80, "letterbox"),
+    "yolo26n": ("detect", "yolov8", 80, "letterbox"),  # version 8.4: metadata end2end False
     "rtdetr-l": ("detect", "rtdetr", 80, "stretch"),
 }
 
