@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu bench-scale bench-diagnose fuzz-verify train train-paper lint docs clean
+.PHONY: help demo test test-full bench bench-attack bench-verify bench-acasxu bench-scale bench-diagnose bench-certify fuzz-verify train train-paper lint docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ fuzz-verify: $(VENV)/.full  ## look for wrong proofs with random small networks 
 bench-diagnose: $(VENV)/.full  ## find mistakes of a target that independent code makes, in its input and in its predictions
 	$(BIN)/python benchmarks/diagnose.py
 	$(BIN)/python benchmarks/diagnose_predictions.py
+
+bench-certify: $(VENV)/.bench  ## certified recall of wrapped detectors, and ART's ObjectSeeker (about half an hour)
+	$(BIN)/python benchmarks/certify.py --jobs 2
 
 train: $(VENV)/.full  ## train the six shipped models (about two and a half hours on two cores)
 	PYTHONPATH=tools $(BIN)/python -m models --out src/holdfast/models
