@@ -161,6 +161,7 @@ REDONE = {
     ),
     "evaluate, segments": ("metrics.classification", "data.signs.scene"),
     "certify": ("certify.work", "stages.defence", "stages.masks"),
+    "certify attack": ("certify.attacked", "attack.random_search", "stages.defence"),
     "attack": ("attack.random_search", "metrics.similarity", "attack.work"),
     "squares": ("audit.squares", "graph.nms"),
     "contest": ("contest.judging", "contest.make", "graph.nms"),
@@ -171,19 +172,38 @@ REDONE = {
 }
 
 
-PICTURES = {"evaluate", "certify", "attack", "squares", "contest", "patched", "train", "rewrite"}
+PICTURES = {
+    "evaluate",
+    "certify",
+    "certify attack",
+    "attack",
+    "squares",
+    "contest",
+    "patched",
+    "train",
+    "rewrite",
+}
 EVERY = set(sources.SOURCES)
 # A changed module -> the kinds of work whose cells are computed again, and no others.
 DEPENDS = {
     "graph.heads.grids": PICTURES | {"verify"},
     "graph.nms": PICTURES | {"verify"},
     "stages.decode.libjpeg": PICTURES,
-    "metrics.detection": {"attack", "squares", "contest", "language", "speech"},
-    "metrics.classification": {"evaluate", "certify", "attack", "squares", "contest", "language", "speech"},
+    "metrics.detection": {"certify attack", "attack", "squares", "contest", "language", "speech"},
+    "metrics.classification": {
+        "evaluate",
+        "certify",
+        "certify attack",
+        "attack",
+        "squares",
+        "contest",
+        "language",
+        "speech",
+    },
     "graph.rewrite.types": PICTURES | {"verify", "language", "speech"},
     "stages.deployed": PICTURES,  # calibration
     "engine.cells": EVERY - {"signs", "rewrite", "patched"},
-    "attack.masks": {"attack", "squares"},
+    "attack.masks": {"certify attack", "attack", "squares"},
     "core.fingerprint": EVERY,
     "core.registry": EVERY - {"signs"},
     "report.tables": set(),

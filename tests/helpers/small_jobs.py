@@ -68,6 +68,19 @@ def certified(folder):
     return run
 
 
+def certificates_attacked(folder):
+    """Attacks on the wrapped detector at certified and at other places."""
+    model = load_model(making.detector(folder))
+    data = open_dataset(making.blob_coco(folder / "data", 1))
+    defence = MaskDefence((HalfPlanes(2),), alpha=0.3, beta=0.0)
+
+    def run(runs):
+        plan = EvaluationPlan(model, data, runs=runs)
+        return certify(CertifyPlan(plan, PatchSize(8), defence, calibrate=False, attack=1)).attacked
+
+    return run
+
+
 def segmented(folder):
     """An evaluation of embedded images by the shipped segmenter."""
     data = open_dataset("signs:0:2", task="segment")
@@ -197,6 +210,7 @@ JOBS = {
     "patched": (patched, ("audit.threats:PatchedEntry.load",)),
     "signs": (drawn, ("data.embedded:EmbeddedEntry.load",)),
     "certify": (certified, (CELLS,)),
+    "certify attack": (certificates_attacked, (CELLS,)),
     "attack": (attacked, (CELLS,)),
     "squares": (squared, (CELLS,)),
     "contest": (contested, (CELLS,)),

@@ -218,6 +218,7 @@ class CertifyKeywords(TypedDict, total=False):
     false_boxes: float
     calibration: str | DataLike | None
     calibration_images: int
+    attack: int
 
 class ContestInitKeywords(TypedDict, total=False):
     format: str | None

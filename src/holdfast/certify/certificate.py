@@ -116,6 +116,21 @@ class ImageCertificate:
         }
 
 
+@dataclass(frozen=True)
+class AttackedPlace:
+    """The attack on one object by a patch at one place."""
+
+    image: str
+    number: int  # of the object in the image
+    label: str
+    x: int
+    y: int
+    side: int
+    certified: bool
+    hidden: bool
+    queries: int
+
+
 def vulnerable_rectangle(masks: Ints, size: Size, side: int) -> Places:
     """The places that no half-plane among the masks covers.
 

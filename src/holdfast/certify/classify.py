@@ -40,6 +40,7 @@ from holdfast.stages.masks import PatchSize, SquareMasks
 
 DETECTORS_ONLY = (
     "lines", "overlap", "score", "alpha", "beta", "prune", "false_boxes", "calibration", "calibration_images",
+    "attack",
 )  # fmt: skip
 ROUNDS = ("one_round", "two_rounds")
 

@@ -14,7 +14,7 @@ from holdfast.evaluate.options import (
     SubjectOptions,
 )
 
-PATCH, DEFENCE = "Patch", "Defence"
+PATCH, DEFENCE, CHECK = "Patch", "Defence", "Check"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,3 +107,13 @@ class CertifyOptions(
         ),
     ] = None
     calibration_images: Annotated[int, Option("Number of calibration images.", least=1)] = 20
+    attack: Annotated[
+        int,
+        Option(
+            "Attack the wrapped detector at this many certified and as many other places per image, to check "
+            "the certificates; each place takes 30 times the passes of an image.",
+            metavar="N",
+            least=0,
+            group=CHECK,
+        ),
+    ] = 0

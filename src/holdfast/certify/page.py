@@ -11,6 +11,7 @@ from holdfast.certify.certificate import REGIONS, ImageCertificate
 from holdfast.certify.result import Certification
 from holdfast.certify.tables import (
     area_table,
+    attack_table,
     clean_table,
     not_proven,
     overlap_table,
@@ -136,7 +137,10 @@ def cards(result: Certification) -> tuple[Card, ...]:
 def numbers(result: Certification) -> Section:
     """The tables."""
     tables = (clean_table(result), region_table(result), overlap_table(result), area_table(result))
-    return Section("numbers", "Certified recall", tuple(table_figure("", table) for table in tables))
+    figures = [table_figure("", table) for table in tables]
+    if result.attacked:
+        figures.append(table_figure("Attacks on the wrapped detector", attack_table(result)))
+    return Section("numbers", "Certified recall", tuple(figures))
 
 
 def curves(result: Certification) -> Section:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.certify.certificate import REGIONS, ImageCertificate
+from holdfast.certify.certificate import REGIONS, AttackedPlace, ImageCertificate
 from holdfast.core.result import Result, look_up
 from holdfast.engine.manifest import Manifest, to_plain
 from holdfast.engine.records import FailedImage
@@ -79,6 +79,7 @@ class Certification(Result):
     images: tuple[ImageCertificate, ...] = field(repr=False)
     failed: tuple[FailedImage, ...] = ()
     notes: tuple[str, ...] = ()
+    attacked: tuple[AttackedPlace, ...] = ()  # to check the certificates; empty without --attack
 
     def recall(
         self,

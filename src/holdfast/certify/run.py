@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.certify.certificate import ImageCertificate, ObjectCertificate, gains_of
+from holdfast.certify.attacked import AttackItem, PlaceAttackWork, places_of
+from holdfast.certify.certificate import AttackedPlace, ImageCertificate, ObjectCertificate, gains_of
 from holdfast.certify.options import CertifyOptions
 from holdfast.certify.result import (
     AREAS,
@@ -70,6 +71,7 @@ class CertifyPlan:
     limit: float = 0.1  # of added false boxes per image
     calibration_data: Dataset | None = None  # None: some of the data, which are then skipped
     calibration_images: int = 20
+    attack: int = 0  # places per image, certified and others, at which the wrapped detector is attacked
 
     @property
     def pipeline(self) -> Pipeline:
@@ -111,6 +113,7 @@ def certify_plan(options: CertifyOptions, plan: EvaluationPlan, calibration: Dat
     return CertifyPlan(
         plan, patch, defence, overlap=options.overlap, threat=options.threat, calibrate=options.alpha is None,
         limit=options.false_boxes, calibration_data=pool, calibration_images=options.calibration_images,
+        attack=options.attack,
     )  # fmt: skip
 
 
@@ -147,6 +150,7 @@ def certify(plan: CertifyPlan, watch: Watch = no_progress) -> Certification:
         tuple(recall_rows(images, plan)),
         images=images,
         failed=failed,
+        attacked=attack_places(plan, defence, alignment, images, watch) if plan.attack else (),
     )
     folder = folder_of(
         plan.plan.runs,
@@ -163,6 +167,33 @@ def certify(plan: CertifyPlan, watch: Watch = no_progress) -> Certification:
     CERTIFICATIONS.save(result, folder)
     object.__setattr__(result, "_dataset", plan.plan.dataset)  # for the pictures of the page; not a field
     return in_folder(result, folder)
+
+
+def attack_places(
+    plan: CertifyPlan,
+    defence: MaskDefence,
+    alignment: Alignment,
+    images: Sequence[ImageCertificate],
+    watch: Watch,
+) -> tuple[AttackedPlace, ...]:
+    """Attack the wrapped detector on every image; UnsoundCertificate if a certified object can be hidden."""
+    evaluated, model = plan.plan, plan.plan.model
+    pipeline = dataclasses.replace(plan.pipeline, defence=defence)
+    (setup,) = work_for(evaluated, ImagePipeline(pipeline), fatal=True).setups()
+    work = PlaceAttackWork(
+        model, pipeline, defence, plan.patch, plan.overlap, places=plan.attack,
+        of_model=tuple(alignment.of_model.tolist()), names=alignment.names, facts=setup.facts,
+    )  # fmt: skip
+    proofs = {one.name: one for one in images}
+    entries = {e.name: e for e in evaluated.dataset.entries if printable(e.name) in proofs}
+    items = [AttackItem(entry, proofs[printable(name)]) for name, entry in entries.items()]
+    store = cell_store(evaluated.runs / CELLS)
+    with watch("certify: attack", len(items)) as step:
+        done = run(work, items, store, jobs=evaluated.jobs, progress=step, until=evaluated.until)
+    found = []
+    for item, rows in zip(items, done.read(), strict=False):
+        found += places_of(item, plan.patch.side(item.certificate.size), rows)
+    return tuple(found)
 
 
 def check_task(model: Model) -> None:
@@ -187,6 +218,11 @@ def check_plan(plan: CertifyPlan) -> Alignment:
         raise InputError("expected a model without a defence: certify builds it from the options")
     check_names(plan.pipeline)
     check_threat(plan.threat, plan.defence.where, plan.pipeline)
+    if plan.attack and plan.threat != "decoded":
+        raise InputError(
+            f"--attack: puts patches on decoded pixels, not where --threat {plan.threat} has them; "
+            "omit one of them"
+        )
     alignment = alignment_of(plan.plan)
     for entry in data.entries:
         try:

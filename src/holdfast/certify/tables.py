@@ -80,12 +80,28 @@ def area_table(result: Certification) -> Table:
     return Table(("objects", *REGION_COLUMNS, "n"), rows, caption)
 
 
+def attack_table(result: Certification) -> Table:
+    """The attacks on the wrapped detector at certified and at other places."""
+    rows: list[list[Cell]] = []
+    for name, certified in (("certified", True), ("not certified", False)):
+        tried = [one for one in result.attacked if one.certified == certified]
+        rows.append([name, sum(one.hidden for one in tried), len(tried), sum(one.queries for one in tried)])
+    columns = [Column(name) for name in ("places", "object hidden", "attacked", "queries")]
+    caption = (
+        f"Attacks on the wrapped detector with a patch of {result.about['patch']}, at sampled places. A "
+        "hidden object at a certified place would have stopped the run; the search is short, so more "
+        "of the other objects may be vulnerable"
+    )
+    return Table(columns, rows, caption)
+
+
 def tables(result: Certification) -> list[Table]:
     """All tables, in the order in which they are printed."""
-    return [
+    found = [
         clean_table(result), region_table(result), size_table(result), overlap_table(result),
         area_table(result),
     ]  # fmt: skip
+    return found + [attack_table(result)] * bool(result.attacked)
 
 
 def where_text(result: Certification) -> str:

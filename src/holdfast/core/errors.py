@@ -112,5 +112,11 @@ class UnknownName(InputError):
         super().__init__(f"unknown {kind} {name!r}. {hint}")
 
 
+class UnsoundCertificate(HoldfastError):
+    """A certificate that an attack contradicts: a bug, so the run stops without a result."""
+
+    exit_code = 70
+
+
 class BudgetSpent(HoldfastError):
     """The time budget ended before any of the work was finished; completed cells stay cached."""

@@ -38,6 +38,7 @@ SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "patched": (*_KERNEL, "audit.threats", "engine.store"),  # images with a patch on them
         "attack": _ATTACK,
         "certify": (*_EVALUATE, "certify.work"),
+        "certify attack": (*_ATTACK, "certify.attacked", "certify.certificate", "certify.work"),
         "squares": (*_ATTACK, "audit.recheck", "audit.result", "audit.square_map", "audit.squares"),
         "verify": (
             "core", "graph", "verify", "verify.cli", "verify.options", "audit.result", "audit.specs", *_CELLS,
