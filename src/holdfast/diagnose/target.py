@@ -125,17 +125,7 @@ def diagnose_input(
     def start(image: Size, net: Size, planes: int) -> Preparation:
         return trained(replace(spec, size=net), pipeline, image, planes)
 
-    fits: list[Fit] = []
-    used: list[tuple[bytes, Tensor]] = []  # of dumps that can be compared with their image
-    for data, dump in zip(images, dumps, strict=True):
-        try:
-            fits.append(fit(data, dump, spec, start, sniff(data).exif_orientation if train_exif else 1))
-            used.append((data, dump))
-        except HoldfastError:
-            if len(images) == 1:
-                raise
-    if not fits:
-        raise InputError(f"none of the {len(images)} dumps can be compared with its image")
+    fits, used = _fitted(images, dumps, spec, start, train_exif)
     fits = simplify(agree(fits), start)
     turned = [k for k, one in enumerate(fits) if one.preparation.orientation != 1]
     shown = turned[0] if turned else 0  # an EXIF orientation concerns some of the files
@@ -173,6 +163,24 @@ def diagnose_input(
         pictures=_pictures(found, start),
         note="" if train_exif or turned else exif_note(data for data, _ in used),
     )
+
+
+def _fitted(
+    images: Sequence[bytes], dumps: Sequence[Tensor], spec: Input, start: Start, train_exif: bool
+) -> tuple[list[Fit], list[tuple[bytes, Tensor]]]:
+    """The fits of the dumps that can be compared with their image, and these images and dumps."""
+    fits: list[Fit] = []
+    used: list[tuple[bytes, Tensor]] = []
+    for data, dump in zip(images, dumps, strict=True):
+        try:
+            fits.append(fit(data, dump, spec, start, sniff(data).exif_orientation if train_exif else 1))
+            used.append((data, dump))
+        except HoldfastError:
+            if len(images) == 1:
+                raise
+    if not fits:
+        raise InputError(f"none of the {len(images)} dumps can be compared with its image")
+    return fits, used
 
 
 def exif_note(images: Iterable[bytes]) -> str:

@@ -65,6 +65,20 @@ class MixResult:
         return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
+# Options of `train mix` that Tuning has too.
+TUNED = [
+    "mix_per",
+    "batch",
+    "rate",
+    "augment",
+    "adversarial",
+    "shift",
+    "statistics",
+    "smoothing",
+    "consistency",
+]
+
+
 def mix(
     plan: EvaluationPlan, options: MixOptions, mixed: tuple[Preprocessing, ...],
     reported: tuple[Preprocessing, ...], say: Say, watch: Watch,
@@ -79,18 +93,8 @@ def mix(
     check_out(options.out, model)
     if not 0 < options.held_out < 1:
         raise InputError(f"--held-out: expected a share between 0 and 1, got {options.held_out}")
-    shared = (
-        "mix_per",
-        "batch",
-        "rate",
-        "augment",
-        "adversarial",
-        "shift",
-        "statistics",
-        "smoothing",
-        "consistency",
-    )
-    tuning = Tuning(options.steps or 300, mix=mixed, **{name: getattr(options, name) for name in shared})
+    shared = {name: getattr(options, name) for name in TUNED}
+    tuning = Tuning(options.steps or 300, mix=mixed, **shared)
     tuning.check()
     net = trainable_of(model)  # report an untrainable graph before the images are prepared
     places = places_of(plan)
