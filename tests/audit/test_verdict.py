@@ -192,7 +192,16 @@ def test_a_target_without_a_number_says_why():
         ("tflite", {"precision=int8-minmax", "upsample=upsample-bilinear-asymmetric"}),
         ("openvino", {"runtime=openvino"}),
         ("onnxruntime", {"precision=int8-minmax"}),
-        ("ncnn", {"precision=int8-entropy", "runtime=ncnn", "ceil=ceil", "resize=opencv-bilinear"}),
+        (
+            "ncnn",
+            {
+                "precision=int8-entropy",
+                "runtime=ncnn",
+                "ceil=ceil",
+                "ceil=ceil-average",
+                "resize=opencv-bilinear",
+            },
+        ),
     ],
 )
 def test_the_options_of_a_target_name_the_product_in_their_facts(target, labels):

@@ -163,11 +163,9 @@ def test_bad_specifications_are_one_line(fails, tmp_path, name):
 
 
 def test_a_bomb_is_refused(fails, tmp_path, monkeypatch):
-    from holdfast.verify.vnnlib import read
-
-    monkeypatch.setattr(read.read_vnnlib, "__defaults__", (1 << 20,))
+    monkeypatch.setenv("HOLDFAST_LIMITS", "spec-mb=1")
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b";" * (2 << 20)))
-    assert "more than 1 MB" in fails("verify", net(tmp_path / "n.onnx"), "bomb.gz")
+    assert "bomb.gz: 2 MB; the limit spec-mb is 1 " in fails("verify", net(tmp_path / "n.onnx"), "bomb.gz")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"<html>", b"\x08\x07rubbish", "folder", "gz"])

@@ -23,7 +23,8 @@ SHOWING = frozenset({"cli", "options", "page", "pages"})
 
 _KERNEL = ("core", "data", "graph", "stages")  # images through pipelines and models
 _REWRITE = (
-    "graph.inspect", "graph.artifacts", "graph.nodes", "graph.quantised", "graph.rewrite", "graph.session",
+    "graph.inspect", "graph.artifacts", "graph.formats", "graph.nodes", "graph.quantised", "graph.rewrite",
+    "graph.session",
 )  # fmt: skip
 _CELLS = ("engine.cells", "engine.store")
 _EVALUATE = (*_KERNEL, *_CELLS, "metrics.classification", "engine.pipelines", "engine.records")

@@ -174,7 +174,19 @@ def write_masks(root: Path, given_scenes: list[Scene], put: Put) -> None:
     (root / "set.yaml").write_text(yaml.safe_dump(content))
 
 
+def write_cityscapes(root: Path, given_scenes: list[Scene], put: Put) -> None:
+    from PIL import Image
+
+    for scene in given_scenes:
+        stem = f"aachen_{Path(scene.name).stem}"
+        put(root / "leftImg8bit" / "val" / "aachen" / f"{stem}_leftImg8bit.png", scene)
+        labels = root / "gtFine" / "val" / "aachen" / f"{stem}_gtFine_labelTrainIds.png"
+        labels.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(mask_of(scene)).save(labels)
+
+
 WRITERS = {
+    "cityscapes": write_cityscapes,
     "coco": write_coco,
     "voc": write_voc,
     "yolo": write_yolo,
@@ -276,3 +288,19 @@ def test_masks(given_scenes, tmp_path_factory, picture):
         truth = entry.load().truth
         assert isinstance(truth, MaskFile)
         np.testing.assert_array_equal(np.asarray(Image.open(BytesIO(truth.data))), wanted[entry.name])
+
+
+@same
+@given(given_scenes=data())
+def test_cityscapes(given_scenes, tmp_path_factory, picture):
+    from io import BytesIO
+
+    from PIL import Image
+
+    found = open_dataset(written("cityscapes", given_scenes, tmp_path_factory, picture))
+    assert (found.format, found.task, found.problems) == ("cityscapes", "segment", ())
+    assert len(found) == len(given_scenes)
+    wanted = {f"aachen_{Path(scene.name).stem}_leftImg8bit.png": mask_of(scene) for scene in given_scenes}
+    for entry in found.entries:
+        mask = np.asarray(Image.open(BytesIO(entry.load().truth.data)))
+        np.testing.assert_array_equal(mask, wanted[Path(entry.name).name])

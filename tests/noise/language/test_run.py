@@ -19,6 +19,7 @@ from holdfast.noise.language.open import language_subject, open_language
 from holdfast.noise.language.questions import open_text
 from holdfast.noise.language.result import as_plain, open_suite, save, suite_folder
 from holdfast.noise.language.run import LanguagePlan, estimate, measure, prepare, run_batches, scores_of
+from holdfast.noise.suite import is_calibrated
 
 
 @pytest.fixture
@@ -217,11 +218,15 @@ def test_a_precision_that_cannot_be_made_is_a_row_with_the_reason(tmp_path, lm, 
         )
 
 
-def test_a_model_too_large_for_one_file_keeps_its_fp32_and_says_why(tmp_path, lm, sets):
+def test_a_model_too_large_for_one_file_is_converted_but_not_calibrated(tmp_path, lm, sets):
     huge = dataclasses.replace(lm, bytes=3 << 30)
     (of,) = measure(prepare(plan_of(tmp_path, [huge], sets[:1]))).models[0].sets
-    assert {r.outcome for r in of.default.rows} == {"impossible"}
-    assert all("3.2 GB" in r.note for r in of.default.rows)
+    calibrated = [r for r in of.default.rows if is_calibrated(r.precision)]
+    assert {r.outcome for r in calibrated} == {"impossible"}
+    assert all("3.2 GB" in r.note for r in calibrated)
+    converted = {r.precision: r.outcome for r in of.default.rows if r not in calibrated}  # weight by weight
+    assert converted["fp16"] == "measured"
+    assert set(converted.values()) == {"measured"}
     assert of.default.clean > 0
 
 
