@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.core.errors import ModelError
 from holdfast.graph.ir import Activation, Array, Conv, Dense, Product, ScaleShift, WeightedSum
 from holdfast.graph.lower.moves import ridden
 from holdfast.graph.lower.values import Index, Lowering, Node, StepBuilder, Value, View, as_view, moved, run
@@ -23,6 +24,8 @@ def scaled(build: StepBuilder, value: Value, factor: Array | float, offset: Arra
     view = _broadcast(as_view(value), shape)
     if (factor == 1).all() and (offset == 0).all():
         return view
+    if build.as_evaluated and not factor.any() and (view.index >= 0).any():
+        raise ModelError("a product with 0 makes a value constant; the rounding after it is not bounded")
     if (factor == 0).any():  # independent of the input there
         view = View(np.where(factor == 0, -1, view.index), view.filled())
     if view.fill is not None and (view.index < 0).all() and not (build.as_evaluated and factor.any()):
